@@ -3,11 +3,12 @@
 //! Who writes into a folder has the lock of a file in it, which the system takes back however the process ends. So
 //! whatever is unfinished in the folder is what nobody will finish, on whichever machine that was begun.
 
-use std::fs::{self, File, FileType, OpenOptions, TryLockError};
+use std::fs::{self, DirEntry, File, FileType, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::RwLock;
 
 use crate::error::AppError;
 use crate::report;
@@ -28,6 +29,30 @@ pub(crate) fn finished(unfinished: &str) -> Option<&str> {
     unfinished.strip_prefix('.')?.strip_suffix(UNFINISHED)
 }
 
+/// Whether unfinished files may be begun: shared by those that begin one, while they do.
+pub(crate) struct Beginnings(RwLock<()>);
+
+/// Those of this program, whose ranks may be threads that go on until it has ended.
+pub(crate) static BEGINNINGS: Beginnings = Beginnings::new();
+
+impl Beginnings {
+    const fn new() -> Self {
+        Self(RwLock::new(()))
+    }
+
+    /// Begins unfinished files. After [`Beginnings::end`] it begins none, and waits for the end of the program.
+    pub(crate) fn begin<T>(&self, begin: impl FnOnce() -> T) -> T {
+        let _shared = self.0.read();
+        begin()
+    }
+
+    /// Has nobody begin another one, so that those that are removed now stay away while the program ends. Waits for who is
+    /// beginning one.
+    pub(crate) fn end(&self) {
+        std::mem::forget(self.0.write());
+    }
+}
+
 /// Removes the files that are unfinished in a folder, where it is there and nobody else writes into it.
 ///
 /// # Errors
@@ -42,17 +67,22 @@ pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), AppError> {
     }
 }
 
-/// Removes what has such a name in a folder, and is of such a kind; of links, the links.
+/// Removes what has such a name in a folder, and is of such a kind; of links, the links. What has got another name
+/// meanwhile, or is gone, is passed over.
 ///
 /// # Errors
 ///
 /// What the system says, also where there is no such folder.
 pub(crate) fn remove_such(folder: &Path, is_such: impl Fn(&str, FileType) -> bool) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
+    let remove = |entry: &DirEntry| {
         let kind = entry.file_type()?;
-        if entry.file_name().to_str().is_some_and(|name| is_such(name, kind)) {
-            fs::remove_file(entry.path())?;
+        let is_such = entry.file_name().to_str().is_some_and(|name| is_such(name, kind));
+        if is_such { fs::remove_file(entry.path()) } else { Ok(()) }
+    };
+    for entry in fs::read_dir(folder)? {
+        match remove(&entry?) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
     Ok(())
@@ -130,8 +160,35 @@ fn this_process() -> String {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// Whoever begins them again and again, as a rank that is a thread does.
+    #[test]
+    fn what_is_removed_at_the_end_is_not_begun_again() {
+        static OWN: Beginnings = Beginnings::new();
+        let folder = tempfile::tempdir().expect("can be made");
+        let path = folder.path().join(unfinished("a"));
+        let begun = path.clone();
+        // Not joined: it waits for the end of the program.
+        thread::spawn(move || {
+            loop {
+                OWN.begin(|| fs::write(&begun, "half")).expect("can write");
+                thread::sleep(Duration::from_micros(100));
+            }
+        });
+        let since = Instant::now();
+        while !path.exists() {
+            assert!(since.elapsed() < Duration::from_secs(60), "it is never begun");
+            thread::yield_now();
+        }
+        OWN.end();
+        remove_unfinished(folder.path()).expect("can be removed");
+        thread::sleep(Duration::from_millis(20));
+        assert!(!path.exists());
+    }
 
     #[test]
     fn one_at_a_time() {

@@ -133,6 +133,7 @@ pub use communicator::{
 };
 pub use element::{Element, ElementType, Op};
 pub use error::{Error, Result};
+#[doc(hidden)]
 pub use names::nearest;
 pub use pinning::Pinned;
 pub use primitive::{By, PRIMITIVES, PrimitiveRow};

@@ -10,7 +10,7 @@ use streamhalo::World;
 use super::Head;
 use super::runs::{Runs, checksum};
 use crate::app::Look;
-use crate::occupied::unfinished;
+use crate::occupied::{BEGINNINGS, unfinished};
 use crate::report::sync_folder;
 use crate::unwritten::{Failed, Unwritten, verdict};
 
@@ -84,7 +84,8 @@ fn fill(unfinished: &Path, place: &Path, mut head: Head, look: &Look<'_>) -> Res
 fn create(folder: &Path, unfinished: &Path, head: &Head) -> io::Result<()> {
     let payload_bytes = head.payload_bytes().expect("all of it is in memory");
     fs::create_dir_all(folder)?;
-    let made = File::create(unfinished)?.set_len(head.encode().len() as u64 + payload_bytes);
+    let made = BEGINNINGS.begin(|| File::create(unfinished))?;
+    let made = made.set_len(head.encode().len() as u64 + payload_bytes);
     made.inspect_err(|_| _ = fs::remove_file(unfinished))
 }
 

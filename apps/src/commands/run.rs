@@ -14,7 +14,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::cli::RunArgs;
 use crate::config::{Places, RunConfig, Scaling};
 use crate::error::{AppError, counted, ranks_of};
-use crate::occupied::{Occupied, remove_unfinished};
+use crate::occupied::{BEGINNINGS, Occupied, remove_unfinished};
 use crate::pictures;
 use crate::ranks::{Prepared, Ranks, adopt, are_launched};
 use crate::report::wrap::filled;
@@ -39,8 +39,11 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, AppError> {
     });
     let (ranks, planned) = Ranks::gather(COMMAND, fabric.as_deref(), planned)?;
     let outcome = match ranks.lead_here() {
-        // Ranks that are threads may be in the middle of a file, which ends with the program.
-        true => lead(&ranks, &planned, args.quiet).inspect_err(|_| _ = planned.remove_unfinished()),
+        true => lead(&ranks, &planned, args.quiet).inspect_err(|_| {
+            // Ranks that are threads may be in the middle of a file, and go on until the program has ended.
+            BEGINNINGS.end();
+            _ = planned.remove_unfinished();
+        }),
         false => follow(&ranks, &planned),
     };
     ranks.conclude(outcome)
@@ -95,12 +98,12 @@ impl Planned {
         Ok(Self { config, places, parts, timeline, is_watched, measured, from, passed_over, _occupied: None })
     }
 
-    /// Removes pictures and checkpoints that nobody will finish.
+    /// Removes pictures and checkpoints that nobody will finish: all that can be removed, also after an error.
     fn remove_unfinished(&self) -> Result<(), AppError> {
         let folders = [checkpoint::FOLDER, pictures::FOLDER].into_iter();
         folders
-            .map(|folder| self.config.output.dir.join(folder))
-            .try_for_each(|folder| remove_unfinished(&folder))
+            .map(|folder| remove_unfinished(&self.config.output.dir.join(folder)))
+            .fold(Ok(()), Result::and)
     }
 
     /// What the ranks of each entry do, and the terminal that shows it, if one does.

@@ -100,6 +100,13 @@ impl Means {
     }
 }
 
+impl AppConfig {
+    /// The applications of which there are pictures.
+    pub(crate) fn that_draw() -> impl Iterator<Item = &'static str> {
+        Own::with(Looks::Pictures)
+    }
+}
+
 impl Own {
     fn of(app: &str) -> &'static Self {
         OWN.iter().find(|own| own.name == app).expect("every application has settings of its own")
@@ -113,10 +120,14 @@ impl Own {
         Ok(Self::of(name.as_ref().map_or("life", |name| &name.value)))
     }
 
-    /// The applications of which so much can be had, as they are written.
+    /// The applications of which so much can be had.
+    fn with(looks: Looks) -> impl Iterator<Item = &'static str> {
+        OWN.iter().filter(move |own| own.looks >= looks).map(|own| own.name)
+    }
+
+    /// The same as they are written.
     pub(super) fn names_with(looks: Looks) -> String {
-        let names: Vec<_> =
-            OWN.iter().filter(|own| own.looks >= looks).map(|own| format!("`{}`", own.name)).collect();
+        let names: Vec<_> = Self::with(looks).map(|name| format!("`{name}`")).collect();
         names.join(" or ")
     }
 

@@ -182,61 +182,61 @@ fn read_layout(section: &Section<'_>, ranks: &List<usize>, axes: usize) -> Resul
             .expected(LAYOUT_EXPECTED)
             .hint(format!("for one entry of `run.ranks` it is `[{layout:?}]`")));
     }
-    let mut items: Vec<&Node> = items.iter().collect();
+    let entry = |index: usize| format!("{subject} entry {}", index + 1);
     let List { values: ranks, origin, .. } = ranks;
     let flag = match (origin, &node.origin) {
         (Origin::Flag(flag), Origin::File(_)) => Some(flag),
         _ => None,
     };
     if flag.is_some() {
-        items = of_these_ranks(&items, ranks).unwrap_or(items);
+        let expected = expected_of_one(axes);
+        let layouts =
+            items.iter().enumerate().map(|(index, item)| read_one(&entry(index), item, axes, &expected));
+        if let Some(layouts) = of_these_ranks(&layouts.collect::<Result<Vec<_>, _>>()?, ranks) {
+            return Ok(Layout::PerEntry(layouts));
+        }
     }
+    let by = flag.map_or(String::new(), |flag| format!(" by `{flag}`"));
     if items.len() != ranks.len() {
         let message = format!(
-            "{subject} has {} for {} of `run.ranks`, {ranks:?}{}",
+            "{subject} has {} for {} of `run.ranks`, {ranks:?}{by}",
             counted(items.len(), "layout"),
             counted(ranks.len(), "entry"),
-            flag.map_or(String::new(), |flag| format!(" by `{flag}`")),
         );
         return Err(Fault::new(&node.origin, message)
             .expected(LAYOUT_EXPECTED)
             .hint("`--set run.layout=auto` lets the program choose"));
     }
-    let entries = items.into_iter().zip(ranks).enumerate();
-    let layouts = entries
-        .map(|(index, (item, ranks))| {
-            one_layout(&format!("{subject} entry {}", index + 1), item, *ranks, axes)
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Layout::PerEntry(layouts))
+    let entries = items.iter().zip(ranks).enumerate();
+    let layouts = entries.map(|(index, (item, ranks))| one_layout(&entry(index), item, *ranks, &by, axes));
+    Ok(Layout::PerEntry(layouts.collect::<Result<_, _>>()?))
 }
 
 /// Of the layouts of a file those for the ranks that a flag asks for in place of the file's, where each number has one.
-fn of_these_ranks<'n>(items: &[&'n Node], ranks: &[usize]) -> Option<Vec<&'n Node>> {
-    let product = |item: &Node| match &item.value {
-        Value::Array(axes) => product_of(axes.iter().map(|axis| as_integer(&axis.value, 1))),
-        _ => None,
-    };
+fn of_these_ranks(layouts: &[Vec<usize>], ranks: &[usize]) -> Option<Vec<Vec<usize>>> {
     let only = |ranks: &usize| {
-        let mut fitting = items.iter().filter(|item| product(item) == Some(*ranks));
-        fitting.next().filter(|_| fitting.next().is_none()).copied()
+        let mut fitting = layouts.iter().filter(|layout| product_of(layout) == Some(*ranks));
+        fitting.next().filter(|_| fitting.next().is_none()).cloned()
     };
     ranks.iter().map(only).collect()
 }
 
-/// The product of numbers, where all are there and 64 bits hold it.
-fn product_of(numbers: impl IntoIterator<Item = Option<usize>>) -> Option<usize> {
-    numbers.into_iter().try_fold(1_usize, |product, number| product.checked_mul(number?))
+/// The product of numbers, where 64 bits hold it.
+fn product_of(numbers: &[usize]) -> Option<usize> {
+    numbers.iter().try_fold(1_usize, |product, number| product.checked_mul(*number))
 }
 
-fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<Vec<usize>, Fault> {
-    let expected =
-        format!("a list of {}, at least 1 each, whose product is {ranks}", counted(axes, "integer"));
+fn expected_of_one(axes: usize) -> String {
+    format!("a list of {}, at least 1 each", counted(axes, "integer"))
+}
+
+/// The layout of an entry, for whatever ranks.
+fn read_one(subject: &str, node: &Node, axes: usize, expected: &str) -> Result<Vec<usize>, Fault> {
     let Value::Array(items) = &node.value else {
-        return Err(wrong(subject, node, &expected));
+        return Err(wrong(subject, node, expected));
     };
     let read = |item: &Node| {
-        as_integer(&item.value, 1).ok_or_else(|| wrong(&format!("an axis of {subject}"), item, &expected))
+        as_integer(&item.value, 1).ok_or_else(|| wrong(&format!("an axis of {subject}"), item, expected))
     };
     let layout: Vec<usize> = items.iter().map(read).collect::<Result<_, _>>()?;
     if layout.len() != axes {
@@ -246,11 +246,18 @@ fn one_layout(subject: &str, node: &Node, ranks: usize, axes: usize) -> Result<V
         );
         return Err(Fault::new(&node.origin, message).expected(expected));
     }
-    let product = product_of(layout.iter().copied().map(Some));
+    Ok(layout)
+}
+
+/// The same where it is for so many ranks, `by` whichever flag.
+fn one_layout(subject: &str, node: &Node, ranks: usize, by: &str, axes: usize) -> Result<Vec<usize>, Fault> {
+    let expected = format!("{}, whose product is {ranks}", expected_of_one(axes));
+    let layout = read_one(subject, node, axes, &expected)?;
+    let product = product_of(&layout);
     if product != Some(ranks) {
         let product = product.map_or("more ranks than 64 bits hold".to_owned(), ranks_of);
         let message =
-            format!("{subject}, {layout:?}, is for {product}; that entry of `run.ranks` is {ranks}");
+            format!("{subject}, {layout:?}, is for {product}; that entry of `run.ranks` is {ranks}{by}");
         return Err(Fault::new(&node.origin, message).expected(expected));
     }
     Ok(layout)

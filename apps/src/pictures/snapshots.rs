@@ -8,8 +8,8 @@
 //! | `NAME.pvd` | all that are there, as a series | rank 0 |
 //!
 //! A picture is there as a whole or not at all, and all ranks know which. A file gets its name once it is complete, and
-//! the one that is of all ranks last: whoever ends a run in between leaves files of other names, or pieces, which
-//! nothing refers to.
+//! the one that is of all ranks last. A run that ends in between takes away files of other names, and leaves some only where
+//! it is killed; pieces, which nothing refers to, may stay either way.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -18,10 +18,10 @@ use std::path::PathBuf;
 
 use super::image::{self, Colours, MOST_PIXELS};
 use super::{Mosaic, vti};
-use crate::app::{APPLICATIONS, Look, Looker};
-use crate::config::{AppSettings, OnFullDisk, RunConfig};
+use crate::app::{Look, Looker};
+use crate::config::{AppConfig, AppSettings, OnFullDisk, RunConfig};
 use crate::error::AppError;
-use crate::occupied::unfinished;
+use crate::occupied::{BEGINNINGS, unfinished};
 use crate::report::{OutputFile, left_in_replacing, replace_files};
 use crate::unwritten::{Unwritten, verdict};
 
@@ -70,8 +70,8 @@ impl<'a> Snapshots<'a> {
         if self.has_begun.replace(true) {
             return Ok(());
         }
-        let series: Vec<String> = APPLICATIONS.iter().map(|row| series_of(row.name)).collect();
-        let step_of_any = |file: &str| APPLICATIONS.iter().find_map(|row| step_of(row.name, file));
+        let series: Vec<String> = AppConfig::that_draw().map(series_of).collect();
+        let step_of_any = |file: &str| AppConfig::that_draw().find_map(|name| step_of(name, file));
         let of_others = |file: &str| step_of_any(file).filter(|_| self.step_of(file).is_none());
         let unfinished = self.files_of(|file| {
             let name = left_in_replacing(file)?;
@@ -155,7 +155,7 @@ impl<'a> Snapshots<'a> {
         let path = self.folder.join(name);
         let written = || -> io::Result<()> {
             let unfinished = self.folder.join(unfinished(name));
-            let mut file = BufWriter::new(File::create(&unfinished)?);
+            let mut file = BufWriter::new(BEGINNINGS.begin(|| File::create(&unfinished))?);
             write(&mut file)?;
             // Some file systems say only now that there is no room.
             file.into_inner()?.sync_all()?;
@@ -184,7 +184,8 @@ impl<'a> Snapshots<'a> {
         let wholes = files.iter().filter(|(_, name)| name.ends_with(".pvti"));
         let series = vti::series(wholes.map(|(step, name)| (*step, &**name)));
         let series = OutputFile::new(series_of(self.name), series);
-        replace_files(&self.folder, &[series]).map_err(|error| match error {
+        let replaced = BEGINNINGS.begin(|| replace_files(&self.folder, &[series]));
+        replaced.map_err(|error| match error {
             AppError::Replace { path, source } | AppError::NotWritable { dir: path, source } => {
                 Unwritten::new(&path, &source)
             }

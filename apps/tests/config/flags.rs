@@ -329,6 +329,21 @@ fn ranks_of_a_flag_take_the_layouts_that_the_file_has_for_them() {
         let expected = with_set("", &[&format!("run.ranks=[{ranks}]"), &format!("run.layout={layouts}")]);
         assert_eq!(with(text, ranks).expect("has them").run.layout, expected.run.layout, "{ranks}");
     }
+    // Also those that are not taken are layouts of the grid.
+    for (wrong, said) in [
+        ("\"four\"", "`run.layout` entry 1 is the string \"four\""),
+        ("[1, 0]", "an axis of `run.layout` entry 1 is the integer 0"),
+        ("[1]", "`run.layout` entry 1, [1], has 1 axis for the 2 of the grid"),
+    ] {
+        let error = with(&text.replace("[1, 1]", wrong), "4").expect_err(wrong);
+        assert!(printed(&error).starts_with("f.toml:3:"), "{error}");
+        assert!(printed(&error).contains(&format!("{said}\n")), "{error}");
+        assert!(printed(&error).ends_with("expected a list of 2 integers, at least 1 each"), "{error}");
+    }
+    let error = with(text, "1,2,3").expect_err("has none for 3");
+    let said =
+        "`run.layout` entry 3, [2, 2], is for 4 ranks; that entry of `run.ranks` is 3 by `--ranks 1,2,3`";
+    assert!(printed(&error).contains(said), "{error}");
     // Of two for as many ranks nobody knows which is meant.
     with(&text.replace("[1, 1]", "[1, 4]"), "4").expect_err("has two");
     // The file's own numbers have theirs in order.

@@ -1,6 +1,7 @@
 //! What a run prints and leaves behind.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -109,6 +110,21 @@ fn what_a_killed_run_left_behind_is_removed_and_nothing_else() {
     assert_eq!(left.iter().filter(is_there).count(), 0);
     assert_eq!(kept.iter().filter(is_there).count(), kept.len());
     assert!(folder.out().join("results.json").exists());
+}
+
+/// Also where the one before it cannot be read.
+#[test]
+fn what_is_unfinished_is_removed_from_each_folder() {
+    let folder = Folder::new();
+    let left = folder.out().join("snapshots/.life.pvd.unfinished");
+    fs::create_dir_all(folder.out().join("snapshots")).expect("can write");
+    fs::write(&left, "half of it").expect("can write");
+    symlink("checkpoints", folder.out().join("checkpoints")).expect("can write");
+    let output = folder.run(SMALL, &["run.ranks=1"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("out/checkpoints"), "{said}");
+    assert!(!left.exists());
 }
 
 /// Before anything has run, which would be lost, and with the earlier results as they are.

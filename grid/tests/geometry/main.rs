@@ -4,5 +4,6 @@ mod cases;
 mod errors;
 mod exchange;
 mod index_box;
+mod inner;
 mod layout;
 mod ownership;
