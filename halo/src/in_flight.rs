@@ -87,8 +87,9 @@ impl<'a, F: Fields<D>, const D: usize> InFlight<'a, F, D> {
     ///
     /// # Errors
     /// With `standard`, what went wrong; else errors surface at `Stream::synchronize`.
-    /// [`HaloError::WrongGeneration`] or [`HaloError::OtherFields`] if the fields were swapped or replaced meanwhile: the
-    /// exchange is finished, as other ranks need it, but the ghosts of what is there now are not those that it has filled.
+    /// [`HaloError::WrongGeneration`](crate::HaloError::WrongGeneration) or
+    /// [`HaloError::OtherFields`](crate::HaloError::OtherFields) if the fields were swapped or replaced meanwhile: the exchange
+    /// is finished, as other ranks need it, but the ghosts of what is there now are not those that it has filled.
     pub fn finish(mut self) -> Result<()> {
         self.end()
     }
