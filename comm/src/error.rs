@@ -454,8 +454,7 @@ pub enum Error {
     /// A wait lasted longer than the time-out.
     #[error(
         "rank {rank} waited {} s for {what} of rank {peer} (wanted {wanted}, found {found}); is that rank alive, and does it \
-         make the same calls? \
-         The time-out is {TIMEOUT_IS}",
+         make the same calls? The time-out is {TIMEOUT_IS}",
         in_seconds(.waited)
     )]
     TimedOut {

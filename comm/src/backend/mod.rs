@@ -308,6 +308,5 @@ pub fn match_exchange(
     check_named(told.iter().map(|(name, ..)| name.as_str()))?;
     let sharings = told.into_iter().map(|(.., sharing)| sharing).collect();
     let ground = Ground { world, stream, sharings, is_rehearsal: false };
-    let row = if backend == AUTO { auto::choose(&ground, &spec)? } else { find(backend)? };
-    ground.make(row, spec)
+    if backend == AUTO { auto::make(&ground, spec) } else { ground.make(find(backend)?, spec) }
 }

@@ -64,7 +64,7 @@ named!(Throttling { Application = "application", Static = "static", Adaptive = "
 pub(crate) struct Budget {
     limit: usize,
     in_use: AtomicUsize,
-    /// Of these, or of those that are given back next: what somebody has for as long as he wants.
+    /// What somebody is to have whenever he wants, once what others have taken ahead is given back.
     kept: AtomicUsize,
 }
 

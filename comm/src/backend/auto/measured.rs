@@ -132,6 +132,13 @@ impl Measured {
         all
     }
 
+    /// The same without some of the backends; `None` if none is left.
+    pub(super) fn without(&self, names: &[&str]) -> Option<Self> {
+        let left = self.microseconds.iter().filter(|(name, _)| !names.contains(&name.as_str()));
+        let microseconds: BTreeMap<_, _> = left.map(|(name, time)| (name.clone(), *time)).collect();
+        (!microseconds.is_empty()).then(|| Self { shape: self.shape.clone(), microseconds })
+    }
+
     /// The one that takes the least: the one that `auto` is for exchanges of the shape.
     pub fn fastest(&self) -> &str {
         self.by_time()[0].0

@@ -13,7 +13,7 @@ mod rehearsal;
 
 pub use measured::{ExchangeShape, Measured};
 
-use super::{BackendRow, ExchangeSpec, Ground, find, st_send};
+use super::{BACKENDS, Exchange, ExchangeSpec, Ground, find, st_send, standard};
 use crate::error::{Error, Result};
 use crate::world::World;
 use rehearsal::rehearse;
@@ -21,28 +21,64 @@ use rehearsal::rehearse;
 /// The name in configurations.
 pub const AUTO: &str = "auto";
 
-/// The backend for what the ranks want to exchange. Collective; blocks.
-pub(super) fn choose(ground: &Ground<'_>, spec: &ExchangeSpec) -> Result<&'static BackendRow> {
+/// The exchange that ranks want, by the fastest backend that the fabric takes it by. Collective; blocks.
+pub(super) fn make(ground: &Ground<'_>, spec: ExchangeSpec) -> Result<Box<dyn Exchange>> {
     let world = ground.world;
-    let shape = ExchangeShape::agree(world, ground.stream, spec)?;
+    let shape = ExchangeShape::agree(world, ground.stream, &spec)?;
     if shape.bytes == 0 {
         // No rank sends anything.
-        return Ok(&st_send::ROW);
+        return ground.make(&st_send::ROW, spec);
     }
     // Ranks may have been told different things: what the first one knows holds.
     let known = world.agree::<_, Error>("match_exchange", Ok(world.find_measured(&shape)))?.swap_remove(0);
+    let is_known = known.is_some();
     let measured = match known {
         Some(measured) => measured,
-        None => match rehearse(ground, spec, shape.most_bytes()) {
-            Ok(microseconds) => Measured::new(shape, microseconds).expect("clocks go on"),
+        None => match rehearse(ground, &spec, shape.most_bytes()) {
+            Ok(microseconds) => Measured::new(shape.clone(), microseconds).expect("clocks go on"),
             // What the two sides have in mind does not match: matching it says so, of the exchange itself.
-            Err(Error::Mismatch { .. } | Error::BadExchange { .. }) => return Ok(&st_send::ROW),
+            Err(Error::Mismatch { .. } | Error::BadExchange { .. }) => {
+                return ground.make(&st_send::ROW, spec);
+            }
             Err(error) => return Err(error),
         },
     };
-    let row = find(measured.fastest());
-    world.note_measured(measured);
-    row
+    // `standard` also where nothing says what it takes.
+    let names = measured.by_time().into_iter().map(|(name, _)| name).chain([standard::ROW.name]);
+    let mut refused = Vec::new();
+    for name in names {
+        if let Some(exchange) = unless_refused(world, ground.make(find(name)?, spec.clone()))? {
+            // What was left out may fit another time.
+            if is_known || measured.by_time().len() == BACKENDS.len() {
+                note(&mut world.known_to_auto().borrow_mut().all, &measured);
+            }
+            if let Some(fitting) = measured.without(&refused) {
+                note(&mut world.known_to_auto().borrow_mut().matched, &fitting);
+            }
+            return Ok(exchange);
+        }
+        refused.push(name);
+    }
+    Err(Error::BackendRefused {
+        backend: AUTO,
+        reason: "the fabric takes this exchange by no backend".into(),
+    })
+}
+
+/// What was made, unless the fabric does not take it, as a network interface that has no room for its operations: then it is
+/// left out on all ranks. Collective.
+fn unless_refused<T>(world: &World, made: Result<T>) -> Result<Option<T>> {
+    let error = match made {
+        Ok(made) => return Ok(Some(made)),
+        Err(error) => error,
+    };
+    // As that was collective, all ranks have an error: their own, or what another one has failed with.
+    let is_refused = matches!(error, Error::FabricUnavailable { .. });
+    let is_of_another = matches!(error, Error::CollectiveFailed { .. });
+    let all = world.all_gather(&(is_refused, is_of_another))?;
+    let is_left_out = all.iter().any(|(is_refused, _)| *is_refused)
+        && all.iter().all(|(is_refused, is_of_another)| *is_refused || *is_of_another);
+    if is_left_out { Ok(None) } else { Err(error) }
 }
 
 /// What a world knows of exchanges with the backend `auto`.
@@ -76,15 +112,11 @@ impl World {
     fn find_measured(&self, shape: &ExchangeShape) -> Option<Measured> {
         self.known_to_auto().borrow().all.iter().find(|measured| measured.shape() == shape).cloned()
     }
+}
 
-    fn note_measured(&self, measured: Measured) {
-        let mut known = self.known_to_auto().borrow_mut();
-        let Known { all, matched } = &mut *known;
-        for list in [all, matched] {
-            match list.iter_mut().find(|known| known.shape() == measured.shape()) {
-                Some(known) => known.clone_from(&measured),
-                None => list.push(measured.clone()),
-            }
-        }
+fn note(all: &mut Vec<Measured>, measured: &Measured) {
+    match all.iter_mut().find(|known| known.shape() == measured.shape()) {
+        Some(known) => known.clone_from(measured),
+        None => all.push(measured.clone()),
     }
 }

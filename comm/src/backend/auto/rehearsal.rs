@@ -5,6 +5,7 @@
 //! captured. Backends take turns, so that a machine that slows down slows all alike.
 
 use super::super::{BACKENDS, BackendRow, Exchange, ExchangeSpec, Ground, MessageSpec, Slot};
+use super::unless_refused;
 use crate::device::{Buffer, Extents, Move, MoveTable, Stream};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use crate::fabric::{Place, phase};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Turns that are timed.
 const TURNS: usize = 7;
@@ -20,6 +21,10 @@ const TURNS: usize = 7;
 const TURN_SECONDS: f64 = 1e-3;
 /// Exchanges of a turn, at most.
 const MOST_EXCHANGES: usize = 64;
+
+/// How long room on a network interface is waited for, and how often it is looked for.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Microseconds of an exchange by each of the backends, the same on every rank: of the slowest. Messages have `most_bytes`
 /// at most. Collective; blocks.
@@ -39,7 +44,7 @@ pub(super) fn rehearse(
     let ground = &Ground { world, stream: &stream, sharings, is_rehearsal: true };
     let mut rehearsals = Vec::with_capacity(BACKENDS.len());
     for row in BACKENDS {
-        if let Some(rehearsal) = fitting(world, Rehearsal::new(ground, &scratch, row))? {
+        if let Some(rehearsal) = unless_refused(world, Rehearsal::new(ground, &scratch, row))? {
             rehearsals.push((row.name, rehearsal));
         }
     }
@@ -78,22 +83,6 @@ pub(super) fn rehearse(
     let slowest = |backend: usize| all.iter().map(|rank| rank[backend]).fold(0.0, f64::max);
     let names = rehearsals.iter().map(|(name, _)| *name).enumerate();
     Ok(names.map(|(index, name)| (name.into(), 1e6 * slowest(index))).collect())
-}
-
-/// What was made, unless the fabric does not take it, as a network interface that has no room for its operations: then it is
-/// left out on all ranks. `standard` needs none. Collective.
-fn fitting(world: &World, made: Result<Rehearsal>) -> Result<Option<Rehearsal>> {
-    let error = match made {
-        Ok(rehearsal) => return Ok(Some(rehearsal)),
-        Err(error) => error,
-    };
-    // As that was collective, all ranks have an error: their own, or what another one has failed with.
-    let is_refused = matches!(error, Error::FabricUnavailable { .. });
-    let is_of_another = matches!(error, Error::CollectiveFailed { .. });
-    let all = world.all_gather(&[is_refused, is_of_another])?;
-    let is_left_out = all.iter().any(|[is_refused, _]| *is_refused)
-        && all.iter().flatten().filter(|is| **is).count() == all.len();
-    if is_left_out { Ok(None) } else { Err(error) }
 }
 
 /// Memory that is exchanged, and how.
@@ -157,13 +146,16 @@ impl Rehearsal {
     fn repeat(&mut self, stream: &Stream, times: usize) -> Result<()> {
         let Self { exchange, unpacks } = self;
         for _ in 0..times {
-            match exchange.start_recvs(stream) {
-                // The application is to make room on the network interface.
-                Err(Error::Throttled { .. }) => {
-                    stream.synchronize()?;
-                    exchange.start_recvs(stream)?;
+            let begun = Instant::now();
+            loop {
+                match exchange.start_recvs(stream) {
+                    // The application is to make room on the network interface, which learns a little later what is through.
+                    Err(Error::Throttled { .. }) if begun.elapsed() < PATIENCE => {
+                        stream.synchronize()?;
+                        std::thread::sleep(LOOK);
+                    }
+                    started => break started?,
                 }
-                started => started?,
             }
             exchange.start_sends(stream)?;
             exchange.wait(stream)?;

@@ -46,11 +46,13 @@ struct State {
     sets: Vec<Vec<Entry>>,
     /// What each of them takes of the budget.
     entries: usize,
-    /// Epochs whose entries are taken from the budget for as long as the exchange lives: whatever others have queued, it
-    /// comes to its next epoch once the one before is through.
+    /// Epochs for which there is room beside those that others keep: it comes to its next one once what was queued ahead is
+    /// through.
     kept: usize,
     /// Epochs that have room: those that are queued, and one that is about to be.
     placed: usize,
+    /// Epochs whose entries are taken from the budget: those, and from the first one on those that are kept.
+    held: usize,
     /// Epochs queued so far, and how many of them before counters were last set back.
     number: u64,
     set_back: u64,
@@ -84,11 +86,10 @@ impl Triggered {
             Room::Shared if entries <= allowance.budget.limit() => {}
             Room::Shared => return Err(refusal(allowance, entries)),
             Room::Found => {
-                reserve(context, allowance, entries)?;
+                keep(context, allowance, entries)?;
                 allowance.budget.let_go(entries);
-                allowance.budget.release(entries);
             }
-            Room::Kept => reserve(context, allowance, entries)?,
+            Room::Kept => keep(context, allowance, entries)?,
         }
         let regions = Arc::new(regions);
         let state = State {
@@ -99,6 +100,7 @@ impl Triggered {
             entries,
             kept: usize::from(terms.room == Room::Kept),
             placed: 0,
+            held: 0,
             number: 0,
             set_back: 0,
             queued: VecDeque::with_capacity(SETS as usize),
@@ -116,20 +118,17 @@ impl Triggered {
     }
 }
 
-/// Keeps room for an epoch, and waits until it is there: what others have queued ahead passes.
-fn reserve(context: &WaitContext, allowance: &Allowance, entries: usize) -> Result<()> {
+/// Keeps room for an epoch. It is not waited for here, where all ranks are: what has been queued ahead may need what peers
+/// do next.
+fn keep(context: &WaitContext, allowance: &Allowance, entries: usize) -> Result<()> {
     let budget = &allowance.budget;
-    let late = |waited| context.late(None, room_for(entries, budget), waited);
     let (mut is_kept, begun) = (false, Instant::now());
     let mut is_decided = || {
         is_kept = budget.try_keep(entries);
         Ok(is_kept || entries > budget.limit() || begun.elapsed() > PATIENCE)
     };
-    context.poll(&mut is_decided, &late)?;
-    if !is_kept {
-        return Err(refusal(allowance, entries));
-    }
-    context.poll(&mut || Ok(budget.try_reserve(entries)), &late).inspect_err(|_| budget.let_go(entries))
+    context.poll(&mut is_decided, &|_| refusal(allowance, entries))?;
+    if is_kept { Ok(()) } else { Err(refusal(allowance, entries)) }
 }
 
 fn room_for(entries: usize, budget: &Budget) -> String {
@@ -158,7 +157,8 @@ impl State {
             }
             self.queued.pop_front();
             self.placed -= 1;
-            if self.placed >= self.kept {
+            if self.held > self.placed.max(self.kept) {
+                self.held -= 1;
                 self.allowance.budget.release(self.entries);
             }
             self.moved = Instant::now();
@@ -168,10 +168,17 @@ impl State {
     /// Takes room for one more epoch.
     fn take_room(&mut self) -> bool {
         self.reap();
-        let has_room = self.queued.len() < SETS as usize
-            && (self.placed < self.kept || self.allowance.budget.try_reserve(self.entries));
-        self.placed += usize::from(has_room);
-        has_room
+        if self.queued.len() == SETS as usize {
+            return false;
+        }
+        if self.placed == self.held {
+            if !self.allowance.budget.try_reserve(self.entries) {
+                return false;
+            }
+            self.held += 1;
+        }
+        self.placed += 1;
+        true
     }
 
     /// Whether counters must be set back before another epoch.
@@ -223,7 +230,7 @@ impl Drop for State {
         self.reap();
         // After a failure some never complete: their memory is not freed, but the account is.
         self.allowance.budget.let_go(self.entries * self.kept);
-        self.allowance.budget.release(self.entries * self.placed.max(self.kept));
+        self.allowance.budget.release(self.entries * self.held);
     }
 }
 

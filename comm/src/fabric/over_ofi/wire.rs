@@ -207,11 +207,12 @@ impl Wire for OfiWire {
         core.keep.take(world.size(), &all.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let half = Half::new(world, core, exchange);
         let told = half.as_ref().map(|half| half.told().clone()).map_err(Clone::clone);
-        let theirs = tell(world, CALL, &sides, told)?;
-        let opened = half.and_then(|half| half.complete(world, core, theirs, false));
+        let theirs = tell(world, CALL, &sides, told);
+        // Its own error first: whoever asked can tell by its kind that the fabric does not take it.
+        let (half, theirs) = (half?, theirs?);
+        let opened = half.complete(world, core, theirs, false);
         // Nobody sends before all can receive.
         let agreed = world.agree(CALL, opened.as_ref().map(|_| ()));
-        // Its own error first: whoever asked can tell by its kind that there is no room.
         let (opened, regions) = opened?;
         agreed?;
         core.keep.add(world.size(), regions);

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// In front of each region: how many processes map it, and where it starts.
 const HEADER_BYTES: usize = 64;
-const MAGIC: u64 = u64::from_le_bytes(*b"shalo001");
+const MAGIC: u64 = u64::from_le_bytes(*b"shalo002");
 
 /// The beginning of the file.
 #[repr(C)]
