@@ -43,10 +43,8 @@ pub(super) fn make(ground: &Ground<'_>, spec: ExchangeSpec) -> Result<Box<dyn Ex
             Err(error) => return Err(error),
         },
     };
-    // `standard` also where nothing says what it takes.
-    let names = measured.by_time().into_iter().map(|(name, _)| name).chain([standard::ROW.name]);
     let mut refused = Vec::new();
-    for name in names {
+    for (name, _) in measured.by_time() {
         if let Some(exchange) = unless_refused(world, ground.make(find(name)?, spec.clone()))? {
             // What was left out may fit another time.
             if is_known || measured.by_time().len() == BACKENDS.len() {
@@ -59,10 +57,8 @@ pub(super) fn make(ground: &Ground<'_>, spec: ExchangeSpec) -> Result<Box<dyn Ex
         }
         refused.push(name);
     }
-    Err(Error::BackendRefused {
-        backend: AUTO,
-        reason: "the fabric takes this exchange by no backend".into(),
-    })
+    // Also where nothing says what it takes; if it is refused as well, its reason is told.
+    ground.make(&standard::ROW, spec)
 }
 
 /// What was made, unless the fabric does not take it, as a network interface that has no room for its operations: then it is
