@@ -84,7 +84,7 @@ fn a_time_out_says_who_waits_for_whom() {
         waiter.word.set(1);
         let began = Instant::now();
         let said = waiter.alone().expect_err("nothing comes").to_string();
-        let expected = format!(" s for {} of epoch 2 of rank 5; ", Role::Exposure);
+        let expected = format!(" s for {} of epoch 2 of rank 5 (wanted 2, found 1); ", Role::Exposure);
         // As long as it took, which may be more than was asked for.
         let waited = said.strip_prefix("rank 3 waited ").expect("it says who");
         assert!(waited.starts_with("0.") || waited.starts_with("less than 0.1 s"), "{said}");

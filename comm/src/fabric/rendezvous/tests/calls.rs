@@ -138,7 +138,7 @@ fn a_rank_that_does_not_come_is_named_on_all() {
                 let (who, what) = if rank == late {
                     (format!("rank {rank} could not take part in"), "came after the others had waited".into())
                 } else {
-                    (format!("rank {rank} waited"), format!("s for the barrier of rank {late}; "))
+                    (format!("rank {rank} waited"), format!("s for the barrier of rank {late} (wanted "))
                 };
                 assert_says(&said, &[&who, &what]);
             }
