@@ -9,7 +9,7 @@ use streamhalo::comm::backend::{
 };
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
 use streamhalo::comm::fabric::{Place, phase};
-use streamhalo::{Op, Period, Stream, StreamKind, World};
+use streamhalo::{Period, Stream, StreamKind, World};
 use streamhalo_tests::{Random, delay, each_way, on_ranks, same_on_all, stream_of};
 
 /// A packed message of those elements.
@@ -188,16 +188,7 @@ struct Ring {
 const ENTRIES: usize = 40;
 
 fn copy(source: Place, destination: Place) -> Result<Arc<MoveTable>, Error> {
-    let one = Move {
-        source,
-        source_strides: [0; 2],
-        destination,
-        destination_strides: [0; 2],
-        counts: [1; 2],
-        run_bytes: ENTRIES * 8,
-        element: I64,
-        op: Op::Replace,
-    };
+    let one = Move::of_bytes(source, destination, ENTRIES * 8);
     Ok(Arc::new(MoveTable::new(&[vec![one]])?))
 }
 

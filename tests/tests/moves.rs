@@ -357,16 +357,7 @@ fn moves_that_leave_their_region_are_refused() {
 
 /// Two elements.
 fn two(source: Place, destination: Place) -> Result<Arc<MoveTable>, Error> {
-    let one = Move {
-        source,
-        source_strides: [0; 2],
-        destination,
-        destination_strides: [0; 2],
-        counts: [1, 1],
-        run_bytes: 16,
-        element: ElementType::I64,
-        op: Op::Replace,
-    };
+    let one = Move::of_bytes(source, destination, 16);
     Ok(Arc::new(MoveTable::new(&[vec![one]])?))
 }
 

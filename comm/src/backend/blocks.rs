@@ -10,7 +10,6 @@ use super::matching::{Plan, PlannedRecv, PlannedSend, Target};
 use super::reach::Site;
 use crate::communicator::Blocks;
 use crate::device::{Move, MoveTable, Purpose};
-use crate::element::{ElementType, Op};
 use crate::error::Result;
 use crate::fabric::{LINE, Place, Region, Role, Word};
 use std::sync::Arc;
@@ -170,15 +169,6 @@ fn on_device(site: &Site<'_>, bytes: usize) -> Result<Place> {
 }
 
 fn copy(source: Place, destination: Place, bytes: usize, purpose: Purpose) -> Result<Arc<MoveTable>> {
-    let one = Move {
-        source,
-        source_strides: [0; 2],
-        destination,
-        destination_strides: [0; 2],
-        counts: [1, 1],
-        run_bytes: bytes,
-        element: ElementType::U8,
-        op: Op::Replace,
-    };
+    let one = Move::of_bytes(source, destination, bytes);
     Ok(Arc::new(MoveTable::new(&[vec![one]])?.meant_for(purpose)))
 }

@@ -2,7 +2,6 @@
 
 use super::moves::{Move, MoveTable};
 use super::{Section, Stream};
-use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::Place;
 use crate::world::World;
@@ -68,14 +67,8 @@ impl Mirror {
     fn at(section: &Section, place: Place) -> Result<Self> {
         let copy = |source: &Place, destination: &Place| {
             let one = Move {
-                source: source.clone(),
-                source_strides: [0; 2],
-                destination: destination.clone(),
-                destination_strides: [0; 2],
-                counts: [1; 2],
-                run_bytes: section.bytes(),
                 element: section.element_type(),
-                op: Op::Replace,
+                ..Move::of_bytes(source.clone(), destination.clone(), section.bytes())
             };
             MoveTable::new(&[vec![one]]).map(Arc::new)
         };

@@ -33,6 +33,20 @@ pub struct Move {
 }
 
 impl Move {
+    /// A copy of so many bytes in one run, of whatever they are.
+    pub fn of_bytes(source: Place, destination: Place, bytes: usize) -> Self {
+        Self {
+            source,
+            source_strides: [0; 2],
+            destination,
+            destination_strides: [0; 2],
+            counts: [1; 2],
+            run_bytes: bytes,
+            element: ElementType::U8,
+            op: Op::Replace,
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.counts[0].saturating_mul(self.counts[1]).saturating_mul(self.run_bytes)
     }

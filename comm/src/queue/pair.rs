@@ -14,7 +14,6 @@ use crate::device::{
     Behind, Hold, Intent, Message, Mirror, Move, MoveTable, OnDevice, ReadySend, Rule, SignalSet, Stream,
     TriggeredSend, WaitSet, next_group,
 };
-use crate::element::Op;
 use crate::error::Result;
 use crate::fabric::{Executor, OpenExchange, Place, Role, WaitContext, Word, clear_to_send};
 use crate::world::World;
@@ -328,13 +327,7 @@ impl Drop for Pair {
 fn payload(mirror: &Mirror, destination: Place) -> Move {
     let section = mirror.section();
     Move {
-        source: mirror.place().clone(),
-        source_strides: [0; 2],
-        destination,
-        destination_strides: [0; 2],
-        counts: [1; 2],
-        run_bytes: section.bytes(),
         element: section.element_type(),
-        op: Op::Replace,
+        ..Move::of_bytes(mirror.place().clone(), destination, section.bytes())
     }
 }

@@ -7,9 +7,9 @@
 use super::super::{BACKENDS, BackendRow, Exchange, ExchangeSpec, Ground, MessageSpec, Slot};
 use super::unless_refused;
 use crate::device::{Buffer, Extents, Move, MoveTable, Stream};
-use crate::element::{ElementType, Op};
+use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Place, phase};
+use crate::fabric::phase;
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -175,31 +175,18 @@ impl Scratch {
                 Slot::Packed(place) => place,
                 Slot::Ghosts(fields) => fields[0].place(0, send.bytes, "ghosts of a rehearsal")?,
             };
-            MoveTable::new(&[vec![run(self.sent.place([0; 3])?, to, send.bytes)]]).map(Arc::new)
+            MoveTable::new(&[vec![Move::of_bytes(self.sent.place([0; 3])?, to, send.bytes)]]).map(Arc::new)
         };
         let packs = self.spec.sends.iter().enumerate().map(|send| Ok([pack(send, 0)?, pack(send, 1)?]));
         let unpack = |phase| {
             let recvs = self.spec.recvs.iter().zip(&self.received).enumerate();
             let arrived =
                 recvs.filter_map(|(message, recv)| Some((exchange.recv_slot(message, phase)?, recv)));
-            let moves =
-                arrived.map(|(from, (recv, ghosts))| Ok(run(from, ghosts[phase].place([0; 3])?, recv.bytes)));
+            let moves = arrived.map(|(from, (recv, ghosts))| {
+                Ok(Move::of_bytes(from, ghosts[phase].place([0; 3])?, recv.bytes))
+            });
             MoveTable::new(&[moves.collect::<Result<Vec<Move>>>()?]).map(Arc::new)
         };
         Ok((packs.collect::<Result<_, Error>>()?, [unpack(0)?, unpack(1)?]))
-    }
-}
-
-/// All bytes of a message.
-fn run(source: Place, destination: Place, bytes: usize) -> Move {
-    Move {
-        source,
-        source_strides: [0; 2],
-        destination,
-        destination_strides: [0; 2],
-        counts: [1; 2],
-        run_bytes: bytes,
-        element: ElementType::U8,
-        op: Op::Replace,
     }
 }

@@ -36,16 +36,7 @@ pub(crate) fn begun(world: &World) -> Outcome {
     let sent = Buffer::<u8>::zeros(world, &stream, extents)?;
     let copy = |phase| -> Result<Arc<MoveTable>, Error> {
         let Slot::Packed(place) = exchange.send_slot(0, phase) else { panic!("there are no ghosts") };
-        let one = Move {
-            source: sent.place([0; 3])?,
-            source_strides: [0; 2],
-            destination: place,
-            destination_strides: [0; 2],
-            counts: [1; 2],
-            run_bytes: BYTES,
-            element: ElementType::U8,
-            op: Op::Replace,
-        };
+        let one = Move::of_bytes(sent.place([0; 3])?, place, BYTES);
         Ok(Arc::new(MoveTable::new(&[vec![one]])?))
     };
     let moves = if rank == last { vec![[copy(0)?, copy(1)?]] } else { Vec::new() };

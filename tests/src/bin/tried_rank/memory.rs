@@ -6,7 +6,7 @@ use std::os::linux::fs::MetadataExt;
 use streamhalo::StreamKind;
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
 use streamhalo::comm::fabric::{Region, shm};
-use streamhalo::{ElementType, Op, Stream, World};
+use streamhalo::{Stream, World};
 use streamhalo_tests::stream_of;
 
 const MIB: usize = 1 << 20;
@@ -165,16 +165,11 @@ pub(crate) fn is_given_back(world: &World) -> Result<(), Box<dyn Error>> {
 
 /// Copies all bytes of a peer's region.
 fn copy(stream: &Stream, region: &Region, own: &Buffer<u8>) -> Result<(), Box<dyn Error>> {
-    let one = Move {
-        source: region.place(0, region.bytes(), "the peer's region")?,
-        source_strides: [0; 2],
-        destination: own.place([0; 3])?,
-        destination_strides: [0; 2],
-        counts: [1; 2],
-        run_bytes: region.bytes(),
-        element: ElementType::U8,
-        op: Op::Replace,
-    };
+    let one = Move::of_bytes(
+        region.place(0, region.bytes(), "the peer's region")?,
+        own.place([0; 3])?,
+        region.bytes(),
+    );
     stream.enqueue_move(&std::sync::Arc::new(MoveTable::new(&[vec![one]])?))?;
     Ok(stream.synchronize()?)
 }
