@@ -23,6 +23,7 @@ use word::{WordCell, has_reached, store_fence};
 mod ring;
 
 mod accumulate;
+mod answers;
 mod buffers;
 mod checker;
 mod counting;

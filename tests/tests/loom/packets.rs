@@ -2,7 +2,7 @@
 
 use crate::WordCell;
 use crate::checker::{Flaw, OTHER_EPOCH, holds, is_refuted};
-use crate::ring::{Receiving, Sending};
+use crate::ring::{Receiving, Sending, number_of};
 use crate::sync::{AtomicU32, Ordering};
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -84,15 +84,17 @@ fn beside(packet: u32) -> u32 {
 impl Sides for Shipped {
     type Word = WordCell;
     type Sender = Sending<CELLS>;
-    type Receiver = Receiving<CELLS>;
+    /// With what would go back: nothing does.
+    type Receiver = (Receiving<CELLS>, Sending<CELLS>);
 
     fn ring(start: u32) -> Ring<WordCell> {
-        Ring::at(start, WordCell::new)
+        Ring::at(start, |packet| WordCell::new(number_of(packet)))
     }
 
     fn sides(start: u32) -> (Self::Sender, Self::Receiver) {
         let area_bytes = (LINES * LINE_BYTES) as u32;
-        (Sending::new(area_bytes, start), Receiving::new(area_bytes, start))
+        let sending = || Sending::new(area_bytes, start);
+        (sending(), (Receiving::new(area_bytes, start), sending()))
     }
 
     fn try_send(sender: &mut Self::Sender, ring: &Ring<WordCell>, packet: u32) -> bool {
@@ -104,11 +106,12 @@ impl Sides for Shipped {
         for line in 0..bytes as usize / LINE_BYTES {
             ring.area[position / LINE_BYTES + line].write(packet);
         }
-        sender.publish(bytes, &ring.numbers[cell]);
+        assert_eq!(sender.receipt(), None, "nothing has come from the other side");
+        sender.publish(bytes, false, &ring.numbers[cell]);
         true
     }
 
-    fn try_receive(receiver: &mut Self::Receiver, ring: &Ring<WordCell>, packet: u32) -> bool {
+    fn try_receive((receiver, back): &mut Self::Receiver, ring: &Ring<WordCell>, packet: u32) -> bool {
         let cell = receiver.cell();
         if !receiver.has_come(&ring.numbers[cell]) {
             receiver.tell_ahead(&ring.done);
@@ -119,7 +122,8 @@ impl Sides for Shipped {
         for line in 0..bytes as usize / LINE_BYTES {
             ring.area[receiver.position(bytes) / LINE_BYTES + line].read(packet);
         }
-        receiver.release(bytes, &ring.done);
+        let receipt = || unreachable!("no packet has one");
+        receiver.release(bytes, &ring.numbers[cell], receipt, &ring.done, back);
         true
     }
 }

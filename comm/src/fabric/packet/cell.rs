@@ -11,6 +11,8 @@ pub(super) const CELLS: usize = 16;
 const STRIDE: usize = 3;
 /// The longest payload that travels in its packet's cell.
 pub(crate) const INLINE_BYTES: usize = 32;
+/// The longest that leaves room for a receipt behind it.
+pub(super) const BEFORE_RECEIPT_BYTES: usize = INLINE_BYTES - size_of::<u32>();
 
 /// A packet, on a cache line of its own.
 #[repr(C, align(64))]
@@ -125,6 +127,32 @@ impl InRing {
     pub(super) fn inline(self) -> *mut u8 {
         // SAFETY: the cell is mapped.
         unsafe { (&raw mut (*self.0.as_ptr()).inline).cast() }
+    }
+
+    #[inline(always)]
+    fn place_of_receipt(self) -> *mut u32 {
+        // SAFETY: it is the last word of the cell's payload, which begins at a multiple of eight bytes.
+        unsafe { self.inline().add(BEFORE_RECEIPT_BYTES).cast() }
+    }
+
+    /// The receipt that its packet has with it.
+    ///
+    /// # Safety
+    /// As [`InRing::head`]; and the packet has a receipt.
+    #[inline(always)]
+    pub(super) unsafe fn receipt(self) -> u32 {
+        // SAFETY: by the caller.
+        unsafe { self.place_of_receipt().read() }
+    }
+
+    /// Stores a receipt, behind a payload of at most [`BEFORE_RECEIPT_BYTES`].
+    ///
+    /// # Safety
+    /// As [`InRing::set_head`].
+    #[inline(always)]
+    pub(super) unsafe fn set_receipt(self, receipt: u32) {
+        // SAFETY: by the caller.
+        unsafe { self.place_of_receipt().write(receipt) };
     }
 
     #[inline(always)]

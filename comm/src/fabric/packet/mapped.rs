@@ -4,8 +4,8 @@
 //! the ring that the peer writes, and a line in which the peer says what it has read of the ring that goes
 //! the other way.
 
-use super::cell::{CELLS, CELLS_BYTES, Cells, Head, INLINE_BYTES, InRing, Opening};
-use super::ring::{Receiving, Sending, reach};
+use super::cell::{BEFORE_RECEIPT_BYTES, CELLS, CELLS_BYTES, Cells, Head, INLINE_BYTES, InRing, Opening};
+use super::ring::{Receiving, Sending, number_of, reach};
 use super::{Arrived, Header, Payload};
 use crate::error::Result;
 use crate::fabric::memory::{copy_short, expect_to_write};
@@ -81,7 +81,7 @@ impl Block {
     pub(super) fn prepare(&self, peer: usize, start: u32) -> Result<()> {
         for number in (0..CELLS as u32).map(|ahead| start.wrapping_add(ahead)) {
             let cell = self.cells().at(number as usize % CELLS);
-            cell.number().store(number.wrapping_add(1).wrapping_sub(CELLS as u32));
+            cell.number().store(number_of(number.wrapping_add(1).wrapping_sub(CELLS as u32)));
         }
         let done = self.answers(peer, self.region.owner())?.done;
         done.cell().store(start);
@@ -162,6 +162,12 @@ impl Outgoing {
         self.sending.unread(self.answers.done.cell())
     }
 
+    /// The cell of the next packet.
+    #[cfg(test)]
+    pub(super) fn cell(&self) -> usize {
+        self.sending.cell()
+    }
+
     /// Whether somebody is to be told of what is sent, or the peer has let go of its end.
     #[inline(always)]
     pub(crate) fn is_watched(&self) -> bool {
@@ -220,8 +226,13 @@ impl Outgoing {
         }
         // SAFETY: the receiver is done with the cell, and looks at it again once its number has come.
         unsafe { cell.set_head(Head::new(header, length)) };
+        let receipt = self.sending.receipt().filter(|_| length <= BEFORE_RECEIPT_BYTES);
+        if let Some(receipt) = receipt {
+            // SAFETY: as above; the payload leaves room for it.
+            unsafe { cell.set_receipt(receipt) };
+        }
         let number = cell.number();
-        self.sending.publish(beside, number);
+        self.sending.publish(beside, receipt.is_some(), number);
         if self.peer_sleeps {
             store_fence();
             number.wake_sleepers(&Futex::WAKER);
@@ -316,17 +327,20 @@ impl Incoming {
         Some(Arrived { source: self.source(), header: head.header(), payload, length, lives: PhantomData })
     }
 
-    /// Goes on to the next packet, from one whose payload was that long.
+    /// Goes on to the next packet, from one whose payload was that long; what goes `back` has a receipt for it.
     #[inline(always)]
-    pub(crate) fn release(&mut self, length: usize) {
+    pub(crate) fn release(&mut self, length: usize, back: &mut Outgoing) {
         let beside = if length <= INLINE_BYTES { 0 } else { length as u32 };
-        self.receiving.release(beside, self.answers.done.cell());
+        let cell = self.cell();
+        // SAFETY: the packet has come, and it has a receipt if this is called.
+        let receipt = || unsafe { cell.receipt() };
+        self.receiving.release(beside, cell.number(), receipt, self.answers.done.cell(), &mut back.sending);
     }
 
     /// The same, from one that [`Incoming::await_short`] has given.
     #[inline(always)]
-    pub(crate) fn release_short(&mut self) {
-        self.receiving.release(0, self.answers.done.cell());
+    pub(crate) fn release_short(&mut self, back: &mut Outgoing) {
+        self.release(0, back);
     }
 
     /// What can be done ahead of the next packets while there is none.
@@ -335,16 +349,21 @@ impl Incoming {
         self.receiving.tell_ahead(self.answers.done.cell());
     }
 
-    /// Hands over the next packet, if it is there.
+    /// Hands over the next packet, if it is there. Who sends it is mostly answered by what goes `back`.
     #[inline(always)]
-    pub(super) fn take(&mut self, take: &mut (impl FnMut(Arrived<'_>) + ?Sized)) -> bool {
+    pub(super) fn take(
+        &mut self,
+        take: &mut (impl FnMut(Arrived<'_>) + ?Sized),
+        back: &mut Outgoing,
+    ) -> bool {
         let Some(packet) = self.peek() else {
             self.tell_ahead();
             return false;
         };
+        back.expect_to_send();
         let length = packet.length;
         take(packet);
-        self.release(length);
+        self.release(length, back);
         true
     }
 

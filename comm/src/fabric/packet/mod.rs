@@ -175,8 +175,9 @@ impl Packets {
     /// What the wire says.
     pub(crate) fn receive(&mut self, take: &mut dyn FnMut(Arrived<'_>)) -> Result<()> {
         for ring in &mut self.incoming {
+            let back = self.outgoing[ring.source()].as_mut().expect(BOTH_WAYS);
             let mut left = cell::CELLS;
-            while left > 0 && ring.take(take) {
+            while left > 0 && ring.take(take, back) {
                 left -= 1;
             }
         }
@@ -190,13 +191,9 @@ impl Packets {
         for _ in 0..incoming.len() {
             let index = *next;
             *next = if index + 1 == incoming.len() { 0 } else { index + 1 };
-            let mut take = |packet: Arrived<'_>| {
-                if let Some(back) = &outgoing[packet.source] {
-                    back.expect_to_send();
-                }
-                take(packet);
-            };
-            if incoming[index].take(&mut take) {
+            let ring = &mut incoming[index];
+            let back = outgoing[ring.source()].as_mut().expect(BOTH_WAYS);
+            if ring.take(&mut take, back) {
                 return true;
             }
         }
@@ -300,6 +297,8 @@ impl Packets {
         }
     }
 }
+
+const BOTH_WAYS: &str = "rings are made in both directions";
 
 /// What peers say while they reach this rank's memory by themselves ([`Packets::reach`]). Outlives the packets.
 #[derive(Debug)]

@@ -4,7 +4,13 @@
 //! from 1, which the sender stores last: who sees the number sees the packet. Payloads that do not fit into a
 //! cell lie in an area beside the cells, so that no byte of a payload can be taken for a number. They are
 //! contiguous, and follow each other in the order of the packets; both sides compute where from their lengths.
-//! The receiver says how many packets it is done with, not for each, in a word of the sender's memory.
+//!
+//! The receiver says how many packets it is done with, not for each, in a word of the sender's memory. That makes room.
+//!
+//! It also says how many it has read in its own packets to the sender, where they leave room for it. A sender that knows
+//! by this that nothing else is in the ring has the next packet go to the cell before that of the last, and not to the one
+//! behind: two ranks that answer each other use two cells, which are still in their nearest caches, and those that send
+//! many at once use all. The number of a packet says which way the next one goes.
 //!
 //! This file is what the model checker checks: it has all that orders the two sides, and no memory of its own.
 
@@ -46,17 +52,38 @@ pub(crate) fn is_out_of_reach(reaching: &WordCell) -> bool {
     reaching.load() == 0
 }
 
+/// Bits of a number that are below the count of packets.
+const SAID_BITS: u32 = 2;
+/// The next packet is in the cell before that of this one, and not behind it.
+const BACKWARDS: u32 = 1;
+/// The packet has a receipt with it: how many packets of the ring that goes the other way its sender has read.
+const RECEIPT: u32 = 2;
+/// After so many packets the sender goes round all cells, so that no number there grows so old that it seems new.
+const ROUND: u32 = 1 << 16;
+
+/// The number of a packet before anything is said with it: what the cells hold before they are used.
+#[inline(always)]
+pub(crate) fn number_of(packet: u32) -> u32 {
+    packet << SAID_BITS
+}
+
 /// The sender's counters.
 #[derive(Debug)]
 pub(crate) struct Sending<const CELLS: usize> {
     area_bytes: u32,
     sent: u32,
+    cells: Walk<CELLS>,
+    /// Packets that the receiver has read, by its last receipt.
+    receipt: u32,
+    /// Packets of the ring that goes the other way that this side has read, and of which receipts have gone.
+    read: u32,
+    told: u32,
     /// Packets that the receiver was done with when this side looked last.
     freed: u32,
     head: u32,
     /// Up to where the area is free again.
     tail: u32,
-    /// What `head` was after each packet, by its cell.
+    /// What `head` was after each packet, by its number.
     heads: [u32; CELLS],
 }
 
@@ -64,7 +91,9 @@ impl<const CELLS: usize> Sending<CELLS> {
     /// The counters before the first packet, of which `start` have been sent already.
     pub(crate) fn new(area_bytes: u32, start: u32) -> Self {
         assert!(CELLS.is_power_of_two() && area_bytes.is_power_of_two() && area_bytes >= 4 * LINE_BYTES);
-        Self { area_bytes, sent: start, freed: start, head: 0, tail: 0, heads: [0; CELLS] }
+        let [sent, receipt, read, told, freed] = [start; 5];
+        let (cells, heads) = (Walk::new(start), [0; CELLS]);
+        Self { area_bytes, sent, cells, receipt, read, told, freed, head: 0, tail: 0, heads }
     }
 
     /// The longest payload for which there is always room once the receiver has read everything. It need not
@@ -77,7 +106,7 @@ impl<const CELLS: usize> Sending<CELLS> {
     /// The cell of the next packet.
     #[inline(always)]
     pub(crate) fn cell(&self) -> usize {
-        self.sent as usize % CELLS
+        self.cells.cell as usize
     }
 
     /// Packets sent, modulo 2³².
@@ -141,17 +170,33 @@ impl<const CELLS: usize> Sending<CELLS> {
         }
     }
 
-    /// Says that the next packet is there, `bytes` of it in the area. There was [`Sending::room`] for it.
+    /// The receipt that the next packet may have with it, if there is anything new to say.
     #[inline(always)]
-    pub(crate) fn publish(&mut self, bytes: u32, cell: &WordCell) {
+    pub(crate) fn receipt(&self) -> Option<u32> {
+        (self.read != self.told).then_some(self.read)
+    }
+
+    /// Says that the next packet is there, `bytes` of it in the area, and whether [`Sending::receipt`] is with it. There was
+    /// [`Sending::room`] for it.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self, bytes: u32, has_receipt: bool, cell: &WordCell) {
         if bytes > 0 {
             self.head = next_span(self.head, bytes, self.area_bytes).end;
         }
-        let index = self.cell();
+        // All cells but this one are free then, on either side of it.
+        if self.receipt == self.sent && self.sent % ROUND >= CELLS as u32 {
+            self.cells.turn();
+        }
+        let index = self.sent as usize % CELLS;
         self.sent = self.sent.wrapping_add(1);
+        let said = self.cells.way() | if has_receipt { RECEIPT } else { 0 };
         // The receiver waits for this, and not for the rest.
-        cell.store(self.sent);
+        cell.store(number_of(self.sent) | said);
         self.heads[index] = self.head;
+        self.cells.go_on();
+        if has_receipt {
+            self.told = self.read;
+        }
     }
 }
 
@@ -160,6 +205,7 @@ impl<const CELLS: usize> Sending<CELLS> {
 pub(crate) struct Receiving<const CELLS: usize> {
     area_bytes: u32,
     read: u32,
+    cells: Walk<CELLS>,
     tail: u32,
     /// What the sender knows of the two.
     told: u32,
@@ -169,19 +215,19 @@ pub(crate) struct Receiving<const CELLS: usize> {
 impl<const CELLS: usize> Receiving<CELLS> {
     /// As [`Sending::new`].
     pub(crate) fn new(area_bytes: u32, start: u32) -> Self {
-        Self { area_bytes, read: start, tail: 0, told: start, told_tail: 0 }
+        Self { area_bytes, read: start, cells: Walk::new(start), tail: 0, told: start, told_tail: 0 }
     }
 
     /// The cell of the next packet.
     #[inline(always)]
     pub(crate) fn cell(&self) -> usize {
-        self.read as usize % CELLS
+        self.cells.cell as usize
     }
 
     /// The value that the next packet's cell comes to.
     #[inline(always)]
     pub(crate) fn awaited(&self) -> u32 {
-        self.read.wrapping_add(1)
+        number_of(self.read.wrapping_add(1))
     }
 
     /// Whether the next packet is there.
@@ -212,11 +258,28 @@ impl<const CELLS: usize> Receiving<CELLS> {
         }
     }
 
-    /// Goes on to the next packet: the sender may write over this one, `bytes` of which were in the area.
-    /// Tells it when that has become much.
+    /// Goes on to the next packet: the sender may write over this one, `bytes` of which were in the area, and whose number is
+    /// in `cell`. Takes the receipt of what went `back`, if there is one. Tells the sender when what it knows nothing of has
+    /// become much.
     #[inline(always)]
-    pub(crate) fn release(&mut self, bytes: u32, done: &WordCell) {
+    pub(crate) fn release(
+        &mut self,
+        bytes: u32,
+        cell: &WordCell,
+        receipt: impl FnOnce() -> u32,
+        done: &WordCell,
+        back: &mut Sending<CELLS>,
+    ) {
+        let number = cell.load();
+        if number & RECEIPT != 0 {
+            back.receipt = receipt();
+        }
+        if number & BACKWARDS != self.cells.way() {
+            self.cells.turn();
+        }
+        self.cells.go_on();
         self.read = self.read.wrapping_add(1);
+        back.read = self.read;
         let mut many = self.read.wrapping_sub(self.told) >= CELLS as u32 / 2;
         if bytes > 0 {
             self.tail = next_span(self.tail, bytes, self.area_bytes).end;
@@ -225,5 +288,38 @@ impl<const CELLS: usize> Receiving<CELLS> {
         if many {
             self.tell(done);
         }
+    }
+}
+
+/// Which cells packets are in, one after the other.
+#[derive(Debug)]
+struct Walk<const CELLS: usize> {
+    /// That of the next packet.
+    cell: u32,
+    /// From there to that of the packet behind it.
+    step: u32,
+}
+
+impl<const CELLS: usize> Walk<CELLS> {
+    fn new(start: u32) -> Self {
+        Self { cell: start & (CELLS as u32 - 1), step: 1 }
+    }
+
+    #[inline(always)]
+    fn go_on(&mut self) {
+        self.cell = self.cell.wrapping_add(self.step) & (CELLS as u32 - 1);
+    }
+
+    /// [`BACKWARDS`] or nothing.
+    #[inline(always)]
+    fn way(&self) -> u32 {
+        self.step >> 31
+    }
+
+    /// Goes on the other way. A branch to elsewhere, and no number that the next cell is computed from: so a core asks for
+    /// the lines of many packets at once, before it has seen what they say.
+    #[cold]
+    fn turn(&mut self) {
+        self.step = self.step.wrapping_neg();
     }
 }

@@ -5,7 +5,7 @@ use super::{Arrived, Bulk, FarPackets, Header, INLINE_BYTES, Packets, Payload, P
 use crate::error::Result;
 use crate::{Error, World, WorldOptions};
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
@@ -91,8 +91,8 @@ impl Packets {
 #[test]
 fn packets_of_any_length_come_in_order() {
     let ranks = World::threads(2, WorldOptions::default(), |world| {
-        // The numbers of packets wrap in the second.
-        for start in [0, u32::MAX - 100] {
+        // The numbers of packets wrap in the second, and what cells hold of them in both others but the first.
+        for start in [0, u32::MAX - 100, (1 << 30) - 100] {
             let mut packets = Packets::connect_from(&world, start)?;
             let peer = 1 - world.rank();
             let largest = packets.largest(peer);
@@ -150,6 +150,52 @@ fn a_full_area_takes_no_long_payload_but_short_ones() {
     assert!(ends[0].try_send(0, header(1), Payload::Bytes(&long[..INLINE_BYTES])).unwrap());
     assert!(ends[0].take_next(|packet| assert_eq!(packet.length(), long.len())));
     assert!(ends[0].try_send(0, header(2), Payload::Bytes(&long)).unwrap());
+}
+
+/// The cells of a rank's packets that are answered one by one, and of those that follow when nothing is answered any more.
+#[test]
+fn ranks_that_answer_each_other_use_two_cells_and_others_all() {
+    let mut ends = ends(2, 0);
+    let cell = |ends: &[Packets]| ends[0].outgoing[1].as_ref().unwrap().cell();
+    let send = |ends: &mut [Packets], from: usize, bytes: usize| {
+        let bytes = payload(1, bytes);
+        ends[from].try_send(1 - from, header(1), Payload::Bytes(&bytes)).unwrap()
+    };
+    let answer = |ends: &mut [Packets], bytes: usize| {
+        let cell = cell(ends);
+        for from in [0, 1] {
+            assert!(send(ends, from, bytes));
+            assert!(ends[1 - from].take_next(|packet| assert!(packet.to_vec() == payload(1, bytes))));
+        }
+        cell
+    };
+    // All are used at first, and once in a long while, so that no number there grows too old.
+    let (rounds, all) = if cfg!(miri) { (1, 100) } else { (2, 1 << 16) };
+    for _ in 0..rounds {
+        let cells: BTreeSet<_> = (0..CELLS).map(|_| answer(&mut ends, 8)).collect();
+        assert_eq!(cells.len(), CELLS);
+        let cells: BTreeSet<_> = (CELLS..all).map(|_| answer(&mut ends, 8)).collect();
+        assert_eq!(cells.len(), 2, "{cells:?}");
+    }
+    // A payload that leaves no room for a receipt has none.
+    for _ in 0..CELLS {
+        answer(&mut ends, 8);
+    }
+    let cells: BTreeSet<_> = (0..CELLS).map(|_| answer(&mut ends, INLINE_BYTES)).collect();
+    assert_eq!(cells.len(), CELLS);
+    let cells: BTreeSet<_> = (0..CELLS)
+        .map(|_| {
+            let cell = cell(&ends);
+            assert!(send(&mut ends, 0, 8));
+            cell
+        })
+        .collect();
+    assert_eq!(cells.len(), CELLS);
+    assert!(!send(&mut ends, 0, 8));
+    for _ in 0..CELLS {
+        assert!(ends[1].take_next(|packet| assert!(packet.to_vec() == payload(1, 8))));
+    }
+    assert!(!ends[1].take_next(|_| {}));
 }
 
 #[test]
@@ -261,7 +307,7 @@ proptest! {
 
     /// Three ranks against a queue for each pair.
     #[test]
-    fn packets_are_queues_with_bounds(steps in steps(), start in prop_oneof![Just(0), Just(u32::MAX - 70)]) {
+    fn packets_are_queues_with_bounds(steps in steps(), start in prop_oneof![Just(0), Just(u32::MAX - 70), Just((1 << 30) - 70)]) {
         let mut ends = ends(RANKS, start);
         let mut model = vec![vec![Model::new(); RANKS]; RANKS];
         for (number, step) in steps.into_iter().enumerate() {

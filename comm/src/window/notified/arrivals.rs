@@ -178,7 +178,7 @@ impl State {
         // What is known of the source need not be compared again.
         let packet = packet.known_from(source);
         let notification = carry_out(packet, memory, *element, aside);
-        ring.release(packet.length());
+        ring.release(packet.length(), back);
         (true, notification)
     }
 
@@ -209,7 +209,7 @@ impl State {
         if !packet.store(&self.memory, packet.header.offset as usize) {
             return None;
         }
-        ring.release_short();
+        ring.release_short(back);
         Some(Entry::new(source as u32, tag))
     }
 

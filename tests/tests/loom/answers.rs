@@ -1,0 +1,125 @@
+//! Two rings of packets that answer each other: a sender that turns round writes over nothing that was not read.
+
+use crate::checker::{Flaw, OTHER_EPOCH, holds, is_refuted};
+use crate::ring::{Receiving, Sending, number_of};
+use crate::word::WordCell;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::sync::Arc;
+
+const CELLS: usize = 4;
+/// Nothing is turned in the first round of the cells.
+const START: u32 = CELLS as u32;
+
+/// What a cell holds besides its number: the packet and its receipt, without an order of their own.
+struct Plain(UnsafeCell<(u32, Option<u32>)>);
+
+// SAFETY: that accesses are ordered is what the models check: loom fails a model in which two are not.
+unsafe impl Sync for Plain {}
+
+struct Ring {
+    cells: [Plain; CELLS],
+    numbers: [WordCell; CELLS],
+    done: WordCell,
+}
+
+impl Ring {
+    fn new() -> Self {
+        let number = |index: usize| WordCell::new(number_of(START + 1 + index as u32 - CELLS as u32));
+        Self {
+            cells: [(); CELLS].map(|()| Plain(UnsafeCell::new((0, None)))),
+            numbers: [0, 1, 2, 3].map(number),
+            done: WordCell::new(START),
+        }
+    }
+}
+
+/// One rank: what goes out, and what comes in.
+struct Rank {
+    out: Sending<CELLS>,
+    into: Receiving<CELLS>,
+    sent: u32,
+    read: u32,
+    /// How much more than it has read it says it has.
+    forged: u32,
+}
+
+impl Rank {
+    fn new(forged: u32) -> Self {
+        let area_bytes = 256;
+        Self {
+            out: Sending::new(area_bytes, START),
+            into: Receiving::new(area_bytes, START),
+            sent: 0,
+            read: 0,
+            forged,
+        }
+    }
+
+    fn send(&mut self, ring: &Ring) {
+        self.sent += 1;
+        let (packet, receipt) = (self.sent, self.out.receipt().map(|read| read + self.forged));
+        while self.out.room(0, &ring.done).is_none() {
+            thread::yield_now();
+        }
+        let cell = self.out.cell();
+        // SAFETY: see `Sync` above.
+        ring.cells[cell].0.with_mut(|place| unsafe { *place = (packet, receipt) });
+        self.out.publish(0, receipt.is_some(), &ring.numbers[cell]);
+    }
+
+    fn receive(&mut self, ring: &Ring) {
+        self.read += 1;
+        let cell = self.into.cell();
+        while !self.into.has_come(&ring.numbers[cell]) {
+            thread::yield_now();
+        }
+        // SAFETY: see `Sync` above.
+        let (packet, receipt) = ring.cells[cell].0.with(|place| unsafe { *place });
+        assert_eq!(packet, self.read, "{OTHER_EPOCH}");
+        let receipt = || receipt.expect("it was sent with one");
+        self.into.release(0, &ring.numbers[cell], receipt, &ring.done, &mut self.out);
+    }
+}
+
+/// Packets to and fro, of which some are on their way at once; the answering rank says it has read so many more than it has.
+fn answer(forged: u32) {
+    let rings = Arc::new([Ring::new(), Ring::new()]);
+    let answering = {
+        let rings = rings.clone();
+        thread::spawn(move || {
+            let mut rank = Rank::new(forged);
+            rank.receive(&rings[0]);
+            rank.send(&rings[1]);
+            rank.receive(&rings[0]);
+            rank.send(&rings[1]);
+            for _ in 0..3 {
+                rank.receive(&rings[0]);
+            }
+        })
+    };
+    let mut rank = Rank::new(0);
+    let before = rank.out.cell();
+    rank.send(&rings[0]);
+    rank.receive(&rings[1]);
+    // The first was read, so that the third goes where it was.
+    rank.send(&rings[0]);
+    assert!(forged > 0 || rank.out.cell() == before);
+    rank.send(&rings[0]);
+    rank.receive(&rings[1]);
+    // The third may not have been read.
+    rank.send(&rings[0]);
+    rank.send(&rings[0]);
+    answering.join().unwrap();
+}
+
+#[test]
+fn packets_that_answer_each_other_are_read_as_sent() {
+    holds(2, || answer(0));
+}
+
+#[test]
+fn a_receipt_for_what_was_not_read_is_refuted() {
+    // The receiver may also find a number that it does not wait for, and wait for ever.
+    is_refuted(Flaw::Payload, 2, || answer(1));
+}
