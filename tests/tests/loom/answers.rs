@@ -8,17 +8,34 @@ use loom::thread;
 use std::sync::Arc;
 
 const CELLS: usize = 4;
-/// Nothing is turned in the first round of the cells.
+/// No ring turns while the first of its cells are used.
 const START: u32 = CELLS as u32;
 
-/// What a cell holds besides its number: the packet and its receipt, without an order of their own.
-struct Plain(UnsafeCell<(u32, Option<u32>)>);
+/// What a cell holds besides its number: its packet, or a receipt, without an order of their own.
+struct Plain(UnsafeCell<u32>);
 
 // SAFETY: that accesses are ordered is what the models check: loom fails a model in which two are not.
 unsafe impl Sync for Plain {}
 
+impl Plain {
+    fn new() -> Self {
+        Self(UnsafeCell::new(0))
+    }
+
+    fn write(&self, value: u32) {
+        // SAFETY: see `Sync` above.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: see `Sync` above.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
 struct Ring {
     cells: [Plain; CELLS],
+    receipts: [Plain; CELLS],
     numbers: [WordCell; CELLS],
     done: WordCell,
 }
@@ -27,12 +44,16 @@ impl Ring {
     fn new() -> Self {
         let number = |index: usize| WordCell::new(number_of(START + 1 + index as u32 - CELLS as u32));
         Self {
-            cells: [(); CELLS].map(|()| Plain(UnsafeCell::new((0, None)))),
+            cells: [(); CELLS].map(|()| Plain::new()),
+            receipts: [(); CELLS].map(|()| Plain::new()),
             numbers: [0, 1, 2, 3].map(number),
             done: WordCell::new(START),
         }
     }
 }
+
+/// Packets after those that are answered.
+const LEFT: usize = 5;
 
 /// One rank: what goes out, and what comes in.
 struct Rank {
@@ -58,13 +79,14 @@ impl Rank {
 
     fn send(&mut self, ring: &Ring) {
         self.sent += 1;
-        let (packet, receipt) = (self.sent, self.out.receipt().map(|read| read + self.forged));
         while self.out.room(0, &ring.done).is_none() {
             thread::yield_now();
         }
-        let cell = self.out.cell();
-        // SAFETY: see `Sync` above.
-        ring.cells[cell].0.with_mut(|place| unsafe { *place = (packet, receipt) });
+        let (cell, receipt) = (self.out.cell(), self.out.receipt());
+        ring.cells[cell].write(self.sent);
+        if let Some(read) = receipt {
+            ring.receipts[cell].write(read + self.forged);
+        }
         self.out.publish(0, receipt.is_some(), &ring.numbers[cell]);
     }
 
@@ -74,10 +96,8 @@ impl Rank {
         while !self.into.has_come(&ring.numbers[cell]) {
             thread::yield_now();
         }
-        // SAFETY: see `Sync` above.
-        let (packet, receipt) = ring.cells[cell].0.with(|place| unsafe { *place });
-        assert_eq!(packet, self.read, "{OTHER_EPOCH}");
-        let receipt = || receipt.expect("it was sent with one");
+        assert_eq!(ring.cells[cell].read(), self.read, "{OTHER_EPOCH}");
+        let receipt = || ring.receipts[cell].read();
         self.into.release(0, &ring.numbers[cell], receipt, &ring.done, &mut self.out);
     }
 }
@@ -93,7 +113,7 @@ fn answer(forged: u32) {
             rank.send(&rings[1]);
             rank.receive(&rings[0]);
             rank.send(&rings[1]);
-            for _ in 0..3 {
+            for _ in 0..LEFT {
                 rank.receive(&rings[0]);
             }
         })
@@ -107,9 +127,10 @@ fn answer(forged: u32) {
     assert!(forged > 0 || rank.out.cell() == before);
     rank.send(&rings[0]);
     rank.receive(&rings[1]);
-    // The third may not have been read.
-    rank.send(&rings[0]);
-    rank.send(&rings[0]);
+    // The third may not have been read. Then cells are used again that the word for what is done frees.
+    for _ in 3..2 + LEFT {
+        rank.send(&rings[0]);
+    }
     answering.join().unwrap();
 }
 

@@ -3,8 +3,8 @@
 use super::{Header, WordCell};
 use std::ptr::NonNull;
 
-/// Packets that a sender may be ahead of its receiver. Few, since lines that go to and fro between two cores come faster
-/// the sooner they come again.
+/// Packets that a sender may be ahead of its receiver: enough for those that send many at once, which fewer would slow down,
+/// and few, since lines that go to and fro between two cores come faster the sooner they come again.
 pub(super) const CELLS: usize = 16;
 /// Lines from a cell to the next: cores fetch lines beside those that they are asked for, and would take them from the
 /// other core, which looks at them or is about to write them.
@@ -145,7 +145,7 @@ impl InRing {
         unsafe { self.place_of_receipt().read() }
     }
 
-    /// Stores a receipt, behind a payload of at most [`BEFORE_RECEIPT_BYTES`].
+    /// Stores a receipt, behind a payload that is elsewhere, or of at most [`BEFORE_RECEIPT_BYTES`].
     ///
     /// # Safety
     /// As [`InRing::set_head`].

@@ -226,9 +226,10 @@ impl Outgoing {
         }
         // SAFETY: the receiver is done with the cell, and looks at it again once its number has come.
         unsafe { cell.set_head(Head::new(header, length)) };
-        let receipt = self.sending.receipt().filter(|_| length <= BEFORE_RECEIPT_BYTES);
+        let has_place = beside > 0 || length <= BEFORE_RECEIPT_BYTES;
+        let receipt = self.sending.receipt().filter(|_| has_place);
         if let Some(receipt) = receipt {
-            // SAFETY: as above; the payload leaves room for it.
+            // SAFETY: as above; the payload is elsewhere or ends before it.
             unsafe { cell.set_receipt(receipt) };
         }
         let number = cell.number();
@@ -327,12 +328,13 @@ impl Incoming {
         Some(Arrived { source: self.source(), header: head.header(), payload, length, lives: PhantomData })
     }
 
-    /// Goes on to the next packet, from one whose payload was that long; what goes `back` has a receipt for it.
+    /// Goes on to the next packet, from one whose payload was that long: it counts for the next receipt that goes `back`, and a
+    /// receipt that has come with it is taken.
     #[inline(always)]
     pub(crate) fn release(&mut self, length: usize, back: &mut Outgoing) {
         let beside = if length <= INLINE_BYTES { 0 } else { length as u32 };
         let cell = self.cell();
-        // SAFETY: the packet has come, and it has a receipt if this is called.
+        // SAFETY: the packet has come, and this is called only if its number says that it has a receipt.
         let receipt = || unsafe { cell.receipt() };
         self.receiving.release(beside, cell.number(), receipt, self.answers.done.cell(), &mut back.sending);
     }

@@ -7,10 +7,10 @@
 //!
 //! The receiver says how many packets it is done with, not for each, in a word of the sender's memory. That makes room.
 //!
-//! It also says how many it has read in its own packets to the sender, where they leave room for it. A sender that knows
-//! by this that nothing else is in the ring has the next packet go to the cell before that of the last, and not to the one
-//! behind: two ranks that answer each other use two cells, which are still in their nearest caches, and those that send
-//! many at once use all. The number of a packet says which way the next one goes.
+//! It also says how many it has read in its own packets to the sender, unless their payload takes the place. A sender that
+//! knows by this, as it sends a packet, that nothing else is in the ring turns round: the packet behind this one goes to the
+//! cell that the one before it was in. Two ranks that answer each other use two cells, which are still in their nearest
+//! caches, and those that send many at once use all. The number of a packet says which way the next one goes.
 //!
 //! This file is what the model checker checks: it has all that orders the two sides, and no memory of its own.
 
@@ -73,11 +73,11 @@ pub(crate) struct Sending<const CELLS: usize> {
     area_bytes: u32,
     sent: u32,
     cells: Walk<CELLS>,
-    /// Packets that the receiver has read, by its last receipt.
-    receipt: u32,
+    /// Whether the receiver has read all that was sent: a receipt has said so since.
+    is_empty: bool,
     /// Packets of the ring that goes the other way that this side has read, and of which receipts have gone.
-    read: u32,
-    told: u32,
+    read_back: u32,
+    told_back: u32,
     /// Packets that the receiver was done with when this side looked last.
     freed: u32,
     head: u32,
@@ -91,9 +91,9 @@ impl<const CELLS: usize> Sending<CELLS> {
     /// The counters before the first packet, of which `start` have been sent already.
     pub(crate) fn new(area_bytes: u32, start: u32) -> Self {
         assert!(CELLS.is_power_of_two() && area_bytes.is_power_of_two() && area_bytes >= 4 * LINE_BYTES);
-        let [sent, receipt, read, told, freed] = [start; 5];
+        let [sent, read_back, told_back, freed] = [start; 4];
         let (cells, heads) = (Walk::new(start), [0; CELLS]);
-        Self { area_bytes, sent, cells, receipt, read, told, freed, head: 0, tail: 0, heads }
+        Self { area_bytes, sent, cells, is_empty: true, read_back, told_back, freed, head: 0, tail: 0, heads }
     }
 
     /// The longest payload for which there is always room once the receiver has read everything. It need not
@@ -173,7 +173,7 @@ impl<const CELLS: usize> Sending<CELLS> {
     /// The receipt that the next packet may have with it, if there is anything new to say.
     #[inline(always)]
     pub(crate) fn receipt(&self) -> Option<u32> {
-        (self.read != self.told).then_some(self.read)
+        (self.read_back != self.told_back).then_some(self.read_back)
     }
 
     /// Says that the next packet is there, `bytes` of it in the area, and whether [`Sending::receipt`] is with it. There was
@@ -184,9 +184,10 @@ impl<const CELLS: usize> Sending<CELLS> {
             self.head = next_span(self.head, bytes, self.area_bytes).end;
         }
         // All cells but this one are free then, on either side of it.
-        if self.receipt == self.sent && self.sent % ROUND >= CELLS as u32 {
+        if self.is_empty && self.sent % ROUND >= CELLS as u32 {
             self.cells.turn();
         }
+        self.is_empty = false;
         let index = self.sent as usize % CELLS;
         self.sent = self.sent.wrapping_add(1);
         let said = self.cells.way() | if has_receipt { RECEIPT } else { 0 };
@@ -195,7 +196,7 @@ impl<const CELLS: usize> Sending<CELLS> {
         self.heads[index] = self.head;
         self.cells.go_on();
         if has_receipt {
-            self.told = self.read;
+            self.told_back = self.read_back;
         }
     }
 }
@@ -272,14 +273,15 @@ impl<const CELLS: usize> Receiving<CELLS> {
     ) {
         let number = cell.load();
         if number & RECEIPT != 0 {
-            back.receipt = receipt();
+            // At once: a number that is kept would be reached again.
+            back.is_empty = receipt() == back.sent;
         }
         if number & BACKWARDS != self.cells.way() {
             self.cells.turn();
         }
         self.cells.go_on();
         self.read = self.read.wrapping_add(1);
-        back.read = self.read;
+        back.read_back = self.read;
         let mut many = self.read.wrapping_sub(self.told) >= CELLS as u32 / 2;
         if bytes > 0 {
             self.tail = next_span(self.tail, bytes, self.area_bytes).end;
