@@ -1,9 +1,9 @@
 //! Two rings of packets that answer each other: a sender that turns round writes over nothing that was not read.
 
-use crate::checker::{Flaw, OTHER_EPOCH, holds, is_refuted};
+use crate::checker::{Flaw, holds, is_refuted};
+use crate::payload::Payload;
 use crate::ring::{Receiving, Sending, number_of};
 use crate::word::WordCell;
-use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
 
@@ -11,31 +11,9 @@ const CELLS: usize = 4;
 /// No ring turns while the first of its cells are used.
 const START: u32 = CELLS as u32;
 
-/// What a cell holds besides its number: its packet, or a receipt, without an order of their own.
-struct Plain(UnsafeCell<u32>);
-
-// SAFETY: that accesses are ordered is what the models check: loom fails a model in which two are not.
-unsafe impl Sync for Plain {}
-
-impl Plain {
-    fn new() -> Self {
-        Self(UnsafeCell::new(0))
-    }
-
-    fn write(&self, value: u32) {
-        // SAFETY: see `Sync` above.
-        self.0.with_mut(|place| unsafe { *place = value });
-    }
-
-    fn read(&self) -> u32 {
-        // SAFETY: see `Sync` above.
-        self.0.with(|place| unsafe { *place })
-    }
-}
-
 struct Ring {
-    cells: [Plain; CELLS],
-    receipts: [Plain; CELLS],
+    cells: [Payload; CELLS],
+    receipts: [Payload; CELLS],
     numbers: [WordCell; CELLS],
     done: WordCell,
 }
@@ -44,8 +22,8 @@ impl Ring {
     fn new() -> Self {
         let number = |index: usize| WordCell::new(number_of(START + 1 + index as u32 - CELLS as u32));
         Self {
-            cells: [(); CELLS].map(|()| Plain::new()),
-            receipts: [(); CELLS].map(|()| Plain::new()),
+            cells: [(); CELLS].map(|()| Payload::new(0)),
+            receipts: [(); CELLS].map(|()| Payload::new(0)),
             numbers: [0, 1, 2, 3].map(number),
             done: WordCell::new(START),
         }
@@ -96,8 +74,8 @@ impl Rank {
         while !self.into.has_come(&ring.numbers[cell]) {
             thread::yield_now();
         }
-        assert_eq!(ring.cells[cell].read(), self.read, "{OTHER_EPOCH}");
-        let receipt = || ring.receipts[cell].read();
+        ring.cells[cell].read(self.read);
+        let receipt = || ring.receipts[cell].get();
         self.into.release(0, &ring.numbers[cell], receipt, &ring.done, &mut self.out);
     }
 }

@@ -1,9 +1,8 @@
 //! Words with a modelled futex, as shipped and with a rule left out.
 
-use crate::checker::OTHER_EPOCH;
+use crate::payload::Payload;
 use crate::sync::{AtomicU32, Ordering, fence};
 use crate::word::{Sleep, WordCell, has_reached, store_fence};
-use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 
 /// A futex of the kernel: looks at the word and goes to sleep in one step, as seen by those who
@@ -148,22 +147,17 @@ impl<const FAULT: u8> Flag for Faulty<FAULT> {
 /// A receive buffer, or ghosts: payload, and the word that says which epoch it is of.
 pub(crate) struct Buffer<F> {
     pub(crate) arrival: F,
-    payload: UnsafeCell<u32>,
+    payload: Payload,
 }
-
-// SAFETY: that accesses to the payload are ordered is what the models check: loom fails a model in
-// which two of them are not.
-unsafe impl<F: Sync> Sync for Buffer<F> {}
 
 impl<F: Flag> Buffer<F> {
     pub(crate) fn after(epoch: u32) -> Self {
-        Self { arrival: F::at(epoch), payload: UnsafeCell::new(epoch) }
+        Self { arrival: F::at(epoch), payload: Payload::new(epoch) }
     }
 
     /// The put: payload, without saying so.
     pub(crate) fn write(&self, epoch: u32) {
-        // SAFETY: see `Sync` above.
-        self.payload.with_mut(|payload| unsafe { *payload = epoch });
+        self.payload.write(epoch);
     }
 
     /// The put and its completion.
@@ -174,9 +168,7 @@ impl<F: Flag> Buffer<F> {
 
     /// The unpacking.
     pub(crate) fn read(&self, epoch: u32) {
-        // SAFETY: see `Sync` above.
-        let found = self.payload.with(|payload| unsafe { *payload });
-        assert_eq!(found, epoch, "{OTHER_EPOCH}");
+        self.payload.read(epoch);
     }
 
     /// Waiting for the payload, and unpacking.

@@ -31,5 +31,6 @@ mod exposure;
 mod flag;
 mod packets;
 mod parting;
+mod payload;
 mod reaching;
 mod sleeping;

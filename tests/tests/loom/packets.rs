@@ -1,10 +1,10 @@
 //! Rings of packets: what is read is what was sent, and nothing is written over before it was read.
 
 use crate::WordCell;
-use crate::checker::{Flaw, OTHER_EPOCH, holds, is_refuted};
+use crate::checker::{Flaw, holds, is_refuted};
+use crate::payload::Payload;
 use crate::ring::{Receiving, Sending, number_of};
 use crate::sync::{AtomicU32, Ordering};
-use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
 
@@ -12,34 +12,11 @@ const CELLS: usize = 2;
 const LINE_BYTES: usize = 64;
 const LINES: usize = 4;
 
-/// Memory that both sides use, without an order of its own.
-struct Plain(UnsafeCell<u32>);
-
-// SAFETY: that accesses are ordered is what the models check: loom fails a model in which two are not.
-unsafe impl Sync for Plain {}
-
-impl Plain {
-    fn new() -> Self {
-        Self(UnsafeCell::new(0))
-    }
-
-    fn write(&self, packet: u32) {
-        // SAFETY: see `Sync` above.
-        self.0.with_mut(|place| unsafe { *place = packet });
-    }
-
-    fn read(&self, packet: u32) {
-        // SAFETY: see `Sync` above.
-        let found = self.0.with(|place| unsafe { *place });
-        assert_eq!(found, packet, "{OTHER_EPOCH}");
-    }
-}
-
 /// A ring: its cells with their words, the area, and the word in the sender's memory.
 struct Ring<W> {
     numbers: [W; CELLS],
-    cells: [Plain; CELLS],
-    area: [Plain; LINES],
+    cells: [Payload; CELLS],
+    area: [Payload; LINES],
     done: W,
 }
 
@@ -52,8 +29,8 @@ impl<W> Ring<W> {
         };
         Self {
             numbers: [0, 1].map(|index| word(before(index))),
-            cells: [(); CELLS].map(|()| Plain::new()),
-            area: [(); LINES].map(|()| Plain::new()),
+            cells: [(); CELLS].map(|()| Payload::new(0)),
+            area: [(); LINES].map(|()| Payload::new(0)),
             done: word(start),
         }
     }
