@@ -20,14 +20,7 @@ const MEASURED: &str = "measured";
 
 /// What `standard` may be called on fabrics over MPI, and nowhere else.
 const ALIAS: &str = "cray-mpich";
-/// Fabrics of the design that a version may not have yet.
-const DESIGNED_FABRICS: [&str; 4] = ["mpi", "ofi", "shm+mpi", "shm+ofi"];
 const STANDARD: &str = "standard";
-
-/// The fabrics of the design that are not among those that this version has.
-pub(crate) fn later_fabrics(known: &[&str]) -> Vec<&'static str> {
-    DESIGNED_FABRICS.into_iter().filter(|name| !known.contains(name)).collect()
-}
 
 fn is_over_mpi(fabric: &str) -> bool {
     fabric.ends_with("mpi")
@@ -84,7 +77,7 @@ pub(super) fn read(
     device: &str,
     folder: &Path,
 ) -> Result<CommConfig, Fault> {
-    let fabric = section.name_by_now("fabric", "fabric", names.fabrics, &later_fabrics(names.fabrics))?;
+    let fabric = section.name("fabric", names.fabrics)?;
     let fabric = fabric.map_or_else(|| "local".to_owned(), |fabric| fabric.value);
     let signal = section.named("signal", Signals::ALL, Signals::name)?.unwrap_or_default();
     if device == HOST {

@@ -54,7 +54,7 @@ pub use app::{AppConfig, AppSettings};
 pub use cholesky::CholeskySettings;
 pub use comb::CombSettings;
 pub use comm::CommConfig;
-pub(crate) use comm::{later_fabrics, own_name};
+pub(crate) use comm::own_name;
 pub use device::DeviceConfig;
 pub use faces::{FacesSettings, Values};
 pub use fault::{ConfigError, Excerpt, Place};

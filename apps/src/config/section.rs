@@ -184,25 +184,6 @@ impl<'t> Section<'t> {
         Ok(found.and_then(|found| all.into_iter().find(|one| name(*one) == found.value)))
     }
 
-    /// One of `names`, which are names of a `noun`; those of `later` get an error of their own.
-    pub(crate) fn name_by_now(
-        &self,
-        key: &str,
-        noun: &str,
-        names: &[&str],
-        later: &[&str],
-    ) -> Result<Option<Located<String>>, Fault> {
-        if let Some(node) = self.node(key)
-            && let Value::String(text) = &node.value
-            && later.contains(&text.as_str())
-            && !names.contains(&text.as_str())
-        {
-            let message = format!("this version of streamhalo has no {noun} `{text}` yet");
-            return Err(Fault::new(&node.origin, message).expected(one_of(names)));
-        }
-        self.name(key, names)
-    }
-
     /// A list of integers, or one integer.
     pub(crate) fn integers(&self, key: &str, least: i64) -> Result<Option<List<usize>>, Fault> {
         let expected = at_least(least);

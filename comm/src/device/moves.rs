@@ -3,7 +3,7 @@
 use super::section::{Intent, View};
 use crate::element::{ElementType, Op};
 use crate::error::{Error, Result};
-use crate::fabric::{Observer, Place, Region};
+use crate::fabric::{Place, Recording, Region};
 use crate::locks::lock;
 use std::any::Any;
 use std::fmt;
@@ -126,7 +126,7 @@ pub struct MoveTable {
     pub(crate) accumulates: bool,
     pub(crate) on_device: OnDevice,
     /// Payload that goes to watched memory of peers: observer, rank, bytes.
-    pub(super) observed: Vec<(Arc<dyn Observer>, usize, usize)>,
+    pub(super) observed: Vec<(Arc<Recording>, usize, usize)>,
     pub(super) bytes: usize,
     pub(super) purpose: Purpose,
     /// Whether the host may carry it out.

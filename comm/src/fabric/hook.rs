@@ -1,6 +1,6 @@
 //! What happens as a word is posted, besides its value being there.
 
-use super::observer::Observer;
+use super::observer::Recording;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) enum Hook {
     /// Tells an observer that it was written.
-    Observed(Arc<dyn Observer>),
+    Observed(Arc<Recording>),
     /// Rings a bell in place of being written.
     Doorbell(Arc<dyn Doorbell>),
 }

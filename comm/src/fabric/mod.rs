@@ -56,7 +56,7 @@ pub(crate) use keep::Keep;
 pub use local::LocalFabric;
 pub(crate) use memory::Memory;
 pub use mpi::{FoundLibrary, Launched, installed as mpi_libraries, launched};
-pub use observer::{Event, Observer, Recording, RecordingFabric};
+pub use observer::{Event, Recording, RecordingFabric};
 pub use ofi::{Provider, providers as libfabric_providers};
 pub use over_ofi::{
     COUNTER_START_VARIABLE, DOMAIN_VARIABLE, ENTRIES_VARIABLE, HMEM_VARIABLE, PROVIDER_VARIABLE,

@@ -20,14 +20,6 @@ pub struct Event {
     pub bytes: usize,
 }
 
-/// Is told of every store of a rank to peers' memory.
-pub trait Observer: Send + Sync {
-    /// A word in the memory of rank `to` was written.
-    fn signalled(&self, role: Role, to: usize);
-    /// Payload was stored into one region of rank `to`.
-    fn stored(&self, to: usize, bytes: usize);
-}
-
 /// The events of one rank, in the order in which it caused them.
 #[derive(Debug, Clone)]
 pub struct Recording {
@@ -44,14 +36,14 @@ impl Recording {
     fn push(&self, event: Event) {
         lock(&self.events).push(event);
     }
-}
 
-impl Observer for Recording {
-    fn signalled(&self, role: Role, to: usize) {
+    /// A word in the memory of rank `to` was written.
+    pub(crate) fn signalled(&self, role: Role, to: usize) {
         self.push(Event { role, from: self.rank, to, bytes: 0 });
     }
 
-    fn stored(&self, to: usize, bytes: usize) {
+    /// Payload was stored into one region of rank `to`.
+    pub(crate) fn stored(&self, to: usize, bytes: usize) {
         self.push(Event { role: Role::Payload, from: self.rank, to, bytes });
     }
 }

@@ -1,7 +1,7 @@
 //! Memory that peers can address, and places in it.
 
 use super::hook::{Doorbell, Hook};
-use super::observer::Observer;
+use super::observer::Recording;
 use super::role::Role;
 use super::word::{Parting, WordCell};
 use crate::device::DeviceMemory;
@@ -28,7 +28,7 @@ struct Inner {
     bytes: usize,
     owner: usize,
     key: u64,
-    observer: Option<Arc<dyn Observer>>,
+    observer: Option<Arc<Recording>>,
     /// Whether the host may read and write it.
     host_reaches: bool,
     /// Frees or unmaps the memory when the last clone is dropped.
@@ -72,7 +72,7 @@ impl Region {
     const PRIVATE: u64 = u64::MAX;
 
     /// The same memory, with every store of this rank to it reported to `observer`.
-    pub(crate) fn observed(&self, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn observed(&self, observer: Arc<Recording>) -> Self {
         let inner = &self.inner;
         Self {
             inner: Arc::new(Inner {
@@ -140,7 +140,7 @@ impl Region {
         self.inner.base.as_ptr()
     }
 
-    pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+    pub(crate) fn observer(&self) -> Option<&Arc<Recording>> {
         self.inner.observer.as_ref()
     }
 

@@ -13,7 +13,7 @@ use streamhalo::comm::{By, PRIMITIVES};
 use self::libraries::{of_cuda, of_hip, of_libfabric, of_mpi, of_opencl};
 use self::page::Page;
 use crate::app::APPLICATIONS;
-use crate::config::{Means, later_fabrics};
+use crate::config::Means;
 use crate::error::{AppError, counted};
 use crate::report::text::joined;
 use crate::report::{self, MachineInfo};
@@ -28,7 +28,6 @@ pub(super) fn info() -> Result<u8, AppError> {
 fn text(machine: &MachineInfo) -> String {
     let mut page = Page::new(&format!("streamhalo {}", machine.streamhalo));
     let line = |name: &str, said: String| (name.to_owned(), vec![said]);
-    let later = |names: &[&str]| line(&names.join(", "), "not in this version".to_owned());
 
     let cores =
         machine.logical_cores.map_or("an unknown number of cores".to_owned(), |cores| counted(cores, "core"));
@@ -41,7 +40,7 @@ fn text(machine: &MachineInfo) -> String {
     page.section("devices", &devices);
 
     let mut reasons: Vec<(&str, String)> = Vec::new();
-    let mut fabrics: Vec<_> = FABRICS
+    let fabrics: Vec<_> = FABRICS
         .iter()
         .map(|row| {
             let state = match (row.unusable)() {
@@ -75,11 +74,6 @@ fn text(machine: &MachineInfo) -> String {
             (row.name.to_owned(), vec![row.summary.to_owned(), state, arrays])
         })
         .collect();
-    let known: Vec<&str> = FABRICS.iter().map(|row| row.name).collect();
-    let missing = later_fabrics(&known);
-    if !missing.is_empty() {
-        fabrics.push(later(&missing));
-    }
     page.section("fabrics", &fabrics);
     page.section("MPI libraries", &of_mpi(&mpi_libraries()));
     page.section("libfabric providers", &of_libfabric(libfabric_providers()));

@@ -9,7 +9,7 @@ use super::ring::{Receiving, Sending, number_of, reach};
 use super::{Arrived, Header, Payload};
 use crate::error::Result;
 use crate::fabric::memory::{copy_short, expect_to_write};
-use crate::fabric::{Futex, Observer, Region, Role, Word, store_fence};
+use crate::fabric::{Futex, Recording, Region, Role, Word, store_fence};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Outgoing {
         self.sending.largest()
     }
 
-    pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+    pub(super) fn observer(&self) -> Option<&Arc<Recording>> {
         if self.is_observed { self.ring.observer() } else { None }
     }
 

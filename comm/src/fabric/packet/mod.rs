@@ -14,7 +14,7 @@ mod tests;
 use super::memory::{combine, copy_short};
 use super::region::Place;
 use super::word::{WordCell, has_reached, store_fence};
-use super::{Memory, Observer, Word};
+use super::{Memory, Recording, Word};
 use crate::element::{ElementType, Op, with_type};
 use crate::error::Result;
 use mapped::{Incoming, Outgoing};
@@ -119,7 +119,7 @@ impl Packets {
 
     /// Who is to be told of what this rank stores into that peer's memory.
     #[inline]
-    pub(crate) fn observer(&self, peer: usize) -> Option<&Arc<dyn Observer>> {
+    pub(crate) fn observer(&self, peer: usize) -> Option<&Arc<Recording>> {
         self.outgoing[peer].as_ref().and_then(Outgoing::observer)
     }
 

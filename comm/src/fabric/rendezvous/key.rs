@@ -25,21 +25,12 @@ impl JobKey {
 
     /// The key as 64 hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 
     /// Reads what [`JobKey::to_hex`] writes; white space around it is ignored. `None` for anything else.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let digits = text.trim().as_bytes();
-        if digits.len() != 2 * Self::BYTES {
-            return None;
-        }
-        let mut key = [0; Self::BYTES];
-        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |ascii: u8| char::from(ascii).to_digit(16);
-            *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-        }
-        Some(Self(key))
+        blake3::Hash::from_hex(text.trim()).ok().map(|hash| Self(hash.into()))
     }
 
     /// What only who has the key can say about `parts`. All but the last must have a fixed length, or

@@ -3,7 +3,6 @@
 
 use super::{Entry, supported};
 use crate::error::{Error, Result};
-use crate::fabric::ofi::call::Posted;
 use crate::fabric::ofi::counter::Counter;
 use crate::fabric::ofi::endpoint::Endpoint;
 use crate::fabric::ofi::memory::{LocalSlice, MemoryRegion, RemotePlace};
@@ -14,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// What an atomic operation reads.
-struct AtomicParts {
+pub(crate) struct AtomicParts {
     operation: sys::FiOpAtomic,
     operand: sys::FiIoc,
     descriptor: *mut c_void,
@@ -24,10 +23,7 @@ struct AtomicParts {
 
 /// An atomic operation that sets a 32-bit word of a peer, or of this side, and waits for its trigger. If the
 /// word's region has a counter, that counts it.
-#[derive(Debug)]
-pub(crate) struct DeferredAtomic {
-    entry: Entry<AtomicParts>,
-}
+pub(crate) type DeferredAtomic = Entry<AtomicParts>;
 
 impl DeferredAtomic {
     /// Sets the word at `target` to [the value](Self::set_value) each time that it is armed and `trigger` comes to
@@ -63,10 +59,10 @@ impl DeferredAtomic {
             };
             (&raw mut parts.operation).cast()
         };
-        let mut entry = Entry::new(trigger, completion, sys::FI_OP_ATOMIC, parts, finish);
+        let mut entry = Self::pinned(trigger, completion, sys::FI_OP_ATOMIC, parts, finish);
         entry.work().completion_cntr = completion.raw();
         let what = format!("a triggered atomic operation on a word of {}", target.peer);
-        Ok(Self { entry: entry.named(what) })
+        Ok(entry.named(what))
     }
 
     /// What the word is set to the next time that it is armed; zero until then.
@@ -74,32 +70,14 @@ impl DeferredAtomic {
     /// # Errors
     /// [`Error::OutOfOrder`] if it is still armed.
     pub(crate) fn set_value(&mut self, value: u32) -> Result<()> {
-        if !self.entry.is_done() {
+        if !self.is_done() {
             return Err(Error::OutOfOrder {
                 call: "set_value",
                 reason: "the entry has not completed yet, and may still read its operand".into(),
             });
         }
-        store(&self.entry.parts().value, value);
+        store(&self.parts().value, value);
         Ok(())
-    }
-
-    /// As [`DeferredWrite::arm`].
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn arm(&mut self, threshold: u64, done: u64) -> Result<Posted> {
-        self.entry.arm(threshold, done)
-    }
-
-    /// As [`DeferredWrite::is_done`].
-    pub(crate) fn is_done(&self) -> bool {
-        self.entry.is_done()
-    }
-
-    /// As [`DeferredWrite::settle`].
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        self.entry.settle()
     }
 }
 

@@ -2,15 +2,11 @@
 
 use super::{Entry, supported};
 use crate::error::{Error, Result};
-use crate::fabric::ofi::call::Posted;
 use crate::fabric::ofi::counter::Counter;
 use crate::fabric::ofi::sys;
 
 /// An addition to a counter of this side that waits for its trigger.
-#[derive(Debug)]
-pub(crate) struct DeferredCounterAdd {
-    entry: Entry<sys::FiOpCntr>,
-}
+pub(crate) type DeferredCounterAdd = Entry<sys::FiOpCntr>;
 
 impl DeferredCounterAdd {
     /// Adds `value` to `counter` each time that it is armed and `trigger` comes to the threshold.
@@ -29,25 +25,7 @@ impl DeferredCounterAdd {
         }
         let parts = sys::FiOpCntr { cntr: counter.raw(), value };
         let finish = |_, parts: *mut sys::FiOpCntr| parts.cast();
-        let entry = Entry::new(trigger, counter, sys::FI_OP_CNTR_ADD, parts, finish);
-        Ok(Self { entry: entry.named("a triggered addition to a counter".into()) })
-    }
-
-    /// As [`DeferredWrite::arm`], where `done` is a value of the counter that is added to.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn arm(&mut self, threshold: u64, done: u64) -> Result<Posted> {
-        self.entry.arm(threshold, done)
-    }
-
-    /// As [`DeferredWrite::is_done`].
-    pub(crate) fn is_done(&self) -> bool {
-        self.entry.is_done()
-    }
-
-    /// As [`DeferredWrite::settle`].
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        self.entry.settle()
+        let entry = Self::pinned(trigger, counter, sys::FI_OP_CNTR_ADD, parts, finish);
+        Ok(entry.named("a triggered addition to a counter".into()))
     }
 }

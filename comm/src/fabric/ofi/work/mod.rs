@@ -28,7 +28,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 /// The part that all entries have in common. `P` is what they read besides.
-struct Entry<P> {
+pub(crate) struct Entry<P> {
     /// Reached by the network interface while armed. A bare pointer, because a box would claim to be
     /// the only one.
     pinned: NonNull<Pinned<P>>,
@@ -54,7 +54,7 @@ impl<P> Entry<P> {
     /// An entry of a kind of operation. `operation` completes its parts, which have come to where
     /// they stay, and returns the operation's description; its first argument is what operations
     /// have to give as their context.
-    fn new(
+    fn pinned(
         trigger: &Counter,
         done: &Counter,
         kind: i32,
@@ -94,8 +94,13 @@ impl<P> Entry<P> {
         self.pinned.as_ptr().cast()
     }
 
-    /// Queues the entry.
-    fn arm(&mut self, threshold: u64, done: u64) -> Result<Posted> {
+    /// Queues it for when the trigger comes to `threshold`, which it may have done already. `done`
+    /// is the value of the completion counter from which this one counts as complete: the sum of
+    /// all that are counted there, if several are.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if it is still armed; [`Error::Libfabric`].
+    pub(crate) fn arm(&mut self, threshold: u64, done: u64) -> Result<Posted> {
         if !self.is_done() {
             return Err(Error::OutOfOrder {
                 call: "arm",
@@ -117,8 +122,8 @@ impl<P> Entry<P> {
         Ok(posted)
     }
 
-    /// Forgets what was awaited.
-    fn settle(&mut self) -> Result<()> {
+    /// Forgets what was awaited, when the counters are set back at a quiet point.
+    pub(crate) fn settle(&mut self) -> Result<()> {
         if !self.is_done() {
             return Err(Error::OutOfOrder {
                 call: "settle",
@@ -130,7 +135,8 @@ impl<P> Entry<P> {
         Ok(())
     }
 
-    fn is_done(&self) -> bool {
+    /// Whether it has completed since it was last armed.
+    pub(crate) fn is_done(&self) -> bool {
         self.awaited == 0 || self.done.read() >= self.awaited
     }
 

@@ -2,14 +2,13 @@
 
 use super::{Entry, supported};
 use crate::error::Result;
-use crate::fabric::ofi::call::Posted;
 use crate::fabric::ofi::counter::Counter;
 use crate::fabric::ofi::memory::{LocalSlice, RemotePlace};
 use crate::fabric::ofi::sys::{self, Zeroed};
 use std::ffi::c_void;
 
 /// What a write reads: local bytes, their descriptor, and the place in the peer's memory.
-struct WriteParts {
+pub(crate) struct WriteParts {
     operation: sys::FiOpRma,
     source: sys::IoVec,
     descriptor: *mut c_void,
@@ -18,10 +17,7 @@ struct WriteParts {
 }
 
 /// A write to a peer that waits for its trigger.
-#[derive(Debug)]
-pub(crate) struct DeferredWrite {
-    entry: Entry<WriteParts>,
-}
+pub(crate) type DeferredWrite = Entry<WriteParts>;
 
 impl DeferredWrite {
     /// Writes `source` to `target` each time that it is armed and `trigger` comes to the threshold;
@@ -59,29 +55,9 @@ impl DeferredWrite {
             };
             (&raw mut parts.operation).cast()
         };
-        let mut entry = Entry::new(trigger, completion, sys::FI_OP_WRITE, parts, finish);
+        let mut entry = Self::pinned(trigger, completion, sys::FI_OP_WRITE, parts, finish);
         entry.work().completion_cntr = completion.raw();
         let what = format!("a triggered write of {} bytes to {}", source.bytes(), target.peer);
-        Ok(Self { entry: entry.named(what) })
-    }
-
-    /// Queues it for when the trigger comes to `threshold`, which it may have done already. `done`
-    /// is the value of the completion counter from which this write counts as complete: the sum of
-    /// all that are counted there, if several are.
-    ///
-    /// # Errors
-    /// [`Error::OutOfOrder`] if it is still armed; [`Error::Libfabric`].
-    pub(crate) fn arm(&mut self, threshold: u64, done: u64) -> Result<Posted> {
-        self.entry.arm(threshold, done)
-    }
-
-    /// Whether it has completed since it was last armed.
-    pub(crate) fn is_done(&self) -> bool {
-        self.entry.is_done()
-    }
-
-    /// Forgets what was awaited, when the counters are set back at a quiet point.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        self.entry.settle()
+        Ok(entry.named(what))
     }
 }
