@@ -359,7 +359,7 @@ fn a_short_message_to_a_rank_that_has_left_is_never_complete() {
 #[cfg_attr(miri, ignore = "it waits until it is late")]
 fn a_communicator_that_gives_a_receive_up_keeps_no_stream() {
     const LONG: usize = 20_000;
-    let options = WorldOptions { timeout: Some(Duration::from_millis(600)), ..WorldOptions::default() };
+    let options = WorldOptions { timeout: Some(Duration::from_secs(2)), ..WorldOptions::default() };
     // While the sender waits for it, it does not answer.
     let is_over = Barrier::new(2);
     let ranks = World::threads(2, options, |world| {

@@ -26,8 +26,13 @@ pub(super) static TURNS: Mutex<()> = Mutex::new(());
 /// Where arrays are.
 const MODES: [MemoryMode; 2] = [MemoryMode::Shared, MemoryMode::Separate];
 
-/// A world of one rank that has little patience, and its stream; `None` where there is no device.
+/// A world of one rank, whose waits do not come to their time-out, and its stream; `None` where there is no device.
 fn set_up(waits: Waits, mode: MemoryMode) -> Option<(World, Stream)> {
+    set_up_with(Duration::from_secs(20), waits, mode)
+}
+
+/// As [`set_up`], with a world that waits for so long.
+fn set_up_with(timeout: Duration, waits: Waits, mode: MemoryMode) -> Option<(World, Stream)> {
     let device = match Device::opencl("") {
         Err(Error::DeviceUnavailable { reason, .. }) => {
             println!("skipped: tests on a device of OpenCL: {reason}");
@@ -35,7 +40,7 @@ fn set_up(waits: Waits, mode: MemoryMode) -> Option<(World, Stream)> {
         }
         device => device.expect("there is one").with_waits(waits).with_memory(mode).expect("it has both"),
     };
-    let options = WorldOptions { timeout: Some(Duration::from_millis(300)), ..WorldOptions::default() };
+    let options = WorldOptions { timeout: Some(timeout), ..WorldOptions::default() };
     let end = LocalFabric::ends(1).expect("memory").remove(0);
     let world = World::new(end, options).expect("a world");
     let stream = device.stream(&world).expect("a queue");
@@ -82,7 +87,8 @@ fn behind_a_wait_that_is_stopped_nothing_is_stored_or_signalled() {
     for (waits, mode) in
         [Waits::Kernel, Waits::Proxy].into_iter().flat_map(|waits| MODES.map(|mode| (waits, mode)))
     {
-        let Some((world, stream)) = set_up(waits, mode) else { return };
+        let timeout = Duration::from_millis(500);
+        let Some((world, stream)) = set_up_with(timeout, waits, mode) else { return };
         let region = stream.allocate_pinned(&world, 256).expect("memory");
         let (ones, zeros) = buffers(&world, &stream);
         let [never, told] = [0, 1].map(|line| word(&region, line));

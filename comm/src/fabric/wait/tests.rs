@@ -87,8 +87,10 @@ fn a_time_out_says_who_waits_for_whom() {
         let expected = format!(" s for {} of epoch 2 of rank 5 (wanted 2, found 1); ", Role::Exposure);
         // As long as it took, which may be more than was asked for.
         let waited = said.strip_prefix("rank 3 waited ").expect("it says who");
-        assert!(waited.starts_with("0.") || waited.starts_with("less than 0.1 s"), "{said}");
-        assert!(said.contains(&expected), "{said}");
+        let (waited, _) = waited.split_once(&expected).expect("it says for what");
+        let most = began.elapsed().as_secs_f64() + 0.1;
+        let is_so_long = |waited: f64| (0.1..=most).contains(&waited);
+        assert!(waited == "less than 0.1" || waited.parse().is_ok_and(is_so_long), "{said}");
         assert!(began.elapsed() >= BRIEF);
     }
 }
@@ -143,16 +145,17 @@ fn who_has_failed_is_named_before_who_has_left() {
         // Also where it says so only after it has left.
         let waiter = self::waiter(policy, AMPLE);
         waiter.word.part(1);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(25));
+        let calls = Cell::new(0);
+        // By looks: of the time between two of them only so much counts, however long a busy machine makes it.
+        let mut serve = || {
+            std::thread::sleep(Duration::from_millis(10));
+            calls.set(calls.get() + 1);
+            if calls.get() == 4 {
                 waiter.context.abort.raise(5, "a late word");
-            });
-            assert_eq!(
-                waiter.context.wait(&waiter.word, 2, &|| waiter.word.gone(2), &mut || false),
-                failed(5, "a late word")
-            );
-        });
+            }
+            false
+        };
+        assert_eq!(waiter.wait(&|| waiter.word.gone(2), &mut serve), failed(5, "a late word"));
     }
 }
 

