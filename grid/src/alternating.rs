@@ -115,6 +115,20 @@ impl<T: Element, const D: usize> Alternating<T, D> {
         Ok((now.reader()?, next.writer()?))
     }
 
+    /// Sets every entry of both generations, ghosts included, from its local index and component: for boundary conditions that
+    /// do not change, which each of the two needs. As [`Array::fill_with_ghosts`] otherwise, of this generation first.
+    ///
+    /// # Errors
+    /// As [`Array::fill_with_ghosts`].
+    pub fn fill_with_ghosts(
+        &mut self,
+        mut value: impl FnMut([usize; D], usize) -> T,
+    ) -> Result<(), GridError> {
+        let index = self.index();
+        self.generations[index].fill_with_ghosts(&mut value)?;
+        self.generations[1 - index].fill_with_ghosts(value)
+    }
+
     /// Makes the next generation the current one. Costs nothing; ordered with what is enqueued. Where peers may fill
     /// ghosts ahead (see [`Alternating`]), those of neither generation may be read until the next exchange.
     pub fn swap(&mut self) {

@@ -242,7 +242,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     /// Sets every entry, ghosts included, from its local index and component: for boundary
-    /// conditions and tests. Of an alternating field this is for either generation before an exchange of it is made;
+    /// conditions and tests. Of an alternating field this is for both generations, one by one or by
+    /// [`Alternating::fill_with_ghosts`](crate::Alternating::fill_with_ghosts), before an exchange of it is made;
     /// afterwards kernels write the ghosts beyond boundaries. Blocks until the stream has come to rest.
     ///
     /// # Errors

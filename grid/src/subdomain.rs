@@ -168,6 +168,43 @@ impl<const D: usize> Subdomain<D> {
         inner
     }
 
+    /// The owned entries and `width` layers of the ghosts on those sides on which a neighbour is, be it this rank itself: what
+    /// a kernel computes that has more steps before the next exchange, each with as many layers less as it reads around an
+    /// entry. Not beyond a boundary of the grid, where nobody fills ghosts.
+    ///
+    /// ```
+    /// use streamhalo_grid::{Entity, GlobalGrid, IndexBox, Partition};
+    /// let grid = GlobalGrid::new([8, 8], [false, true])?;
+    /// let here = Partition::with_layout(&grid, [2, 1], 2)?.subdomain(0, [3, 3])?;
+    /// assert_eq!(here.owned(Entity::Cell), IndexBox::new([3, 3], [7, 11]));
+    /// // Two steps follow one exchange of three layers with a rule that reads one around: the first of them.
+    /// assert_eq!(here.outer(Entity::Cell, 2), IndexBox::new([3, 1], [9, 13]));
+    /// # Ok::<(), streamhalo_grid::GridError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Where there are not so many layers of ghosts, or `entity` names an axis that the grid does not have.
+    pub fn outer(&self, entity: Entity, width: impl HaloWidth<D>) -> IndexBox<D> {
+        let (mut outer, width) = (self.owned(entity), width.widths());
+        let ghosts = self.ghost_widths(entity);
+        for axis in 0..D {
+            assert!(
+                width[axis] <= self.halo_width[axis],
+                "{width:?} layers of ghosts, of {:?}",
+                self.halo_width
+            );
+            if self.beyond(entity, axis, Side::Low).is_none() {
+                outer.start[axis] -= width[axis];
+            }
+            if self.beyond(entity, axis, Side::High).is_none() {
+                // Of what sits on nodes with the one that is shared.
+                outer.end[axis] += width[axis] + ghosts[axis][1] - self.halo_width[axis];
+            }
+        }
+        outer
+    }
+
     /// The ghosts beyond the boundary of the grid on one side of an axis, in local indices and with their corners: the
     /// application's own, which no exchange fills. `None` where a neighbour is, be it this rank itself.
     ///

@@ -59,7 +59,7 @@
 //! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
 //! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
 //! | [`GatherStep`] | the parts of a gather, to time them one by one |
-//! | [`Buffer`], [`Extents`], [`AllReduce`] | arrays that belong to no grid, and sums and the like of them over all ranks, on a stream |
+//! | [`Buffer`], [`Extents`], [`AllReduce`] | arrays that belong to no grid, and sums and the like of them over all ranks, on a stream; of numbers of the host it is [`Communicator::allreduce`](streamhalo_comm::Communicator::allreduce) |
 //! | [`HaloError`] | everything that can go wrong, with the data that a reader of the message needs |
 //!
 //! **Order.** What is enqueued on a stream runs in order. `enqueue_*` refuses at once what is wrong with the call; the

@@ -322,3 +322,20 @@ fn boundary_conditions_change_with_time_whoever_writes_the_other_ghosts() {
         }
     }
 }
+
+#[test]
+fn boundary_conditions_that_stay_are_those_of_both_generations() {
+    on_ranks(2, |world| {
+        for kind in KINDS {
+            let stream = stream_of(world, kind)?;
+            let mut field = Alternating::<f64, 2>::zeros(&plane(world)?, Entity::Cell, &stream)?;
+            field.fill_with_ghosts(|[i, j], _| (10 * i + j) as f64)?;
+            for _generation in 0..2 {
+                let all = field.now().copy_with_ghosts()?;
+                assert!(all.indexed_iter().all(|(at, value)| *value == (10 * at[0] + at[1]) as f64));
+                field.swap();
+            }
+        }
+        Ok(())
+    });
+}

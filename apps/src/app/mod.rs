@@ -54,7 +54,7 @@ pub(crate) use stopwatch::Laps;
 pub use stopwatch::{Phase, Stopwatch, Times};
 pub(crate) use stored::Stored;
 pub(crate) use texts::{Tables, of_real, real_texts};
-pub(crate) use tiles::{inner_of, with_ghosts};
+pub(crate) use tiles::inner_of;
 pub(crate) use trial::CHOSEN_BACKEND;
 pub use trial::{Outcome, Trial};
 pub use vectors::Vectors;

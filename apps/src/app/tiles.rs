@@ -1,27 +1,6 @@
-//! Tiles of cells: with some layers of ghosts where exchanges are rare, and in two parts where the first
-//! is computed before an exchange ends.
+//! Tiles of cells in two parts, of which the first is computed before an exchange ends.
 
 use streamhalo::{Entity, IndexBox, LocalGrid, StreamHalo};
-
-/// The owned cells and `layers` of ghosts around them, but nothing beyond a boundary that is not
-/// periodic: what is there stays as it is because nobody ever writes it.
-pub(crate) fn with_ghosts<const D: usize>(grid: &LocalGrid<D>, layers: usize) -> IndexBox<D> {
-    let mut cells = grid.owned(Entity::Cell);
-    for axis in 0..D {
-        let has_neighbor = |side: i32| {
-            let mut offset = [0; D];
-            offset[axis] = side;
-            grid.neighbor(offset).is_some()
-        };
-        if has_neighbor(-1) {
-            cells.start[axis] -= layers;
-        }
-        if has_neighbor(1) {
-            cells.end[axis] += layers;
-        }
-    }
-    cells
-}
 
 /// The part of the owned cells that needs no ghosts of other ranks, to be computed while these are on their way:
 /// rows are whole where no other rank is along x. Where one is, `columns` cells at that end are left for later, or

@@ -8,7 +8,6 @@ use streamhalo::prelude::{Alternating, Entity, LocalGrid, Rows, RowsMut};
 use streamhalo::{ElementType, HaloError, KernelText, Stream};
 
 use super::kernel::{Cell, Sweep, sweep_tile};
-use crate::app::with_ghosts;
 
 /// How a rank comes from one exchange to the next.
 pub(super) enum Pace {
@@ -30,7 +29,7 @@ impl Pace {
         }
         let layers = (0..exchange_every).rev();
         Self::Steps {
-            tiles: layers.map(|layers| with_ghosts(grid, layers).tile()).collect(),
+            tiles: layers.map(|layers| grid.outer(Entity::Cell, layers).tile()).collect(),
             since_exchange: 0,
         }
     }

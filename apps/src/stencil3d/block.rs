@@ -11,7 +11,7 @@ use super::driver::Stencil3d;
 use super::kernel::Rule;
 use super::norm::Norm;
 use crate::app::values::Real;
-use crate::app::{Replays, Trial, inner_of, with_ghosts};
+use crate::app::{Replays, Trial, inner_of};
 use crate::error::AppError;
 
 /// Of the widest vectors that any processor computes with.
@@ -57,7 +57,7 @@ impl<'a, T: Real> Block<'a, T> {
             .swaps_per_exchange(stencil.exchange_every)
             .build(stencil.halo_width, &mut cells)?;
         let layers = (0..stencil.exchange_every).rev();
-        let boxes: Vec<_> = layers.map(|layers| with_ghosts(&grid, layers)).collect();
+        let boxes: Vec<_> = layers.map(|layers| grid.outer(Entity::Cell, layers)).collect();
         let inner = inner_of(&grid, &halo, WIDEST_VECTOR_BYTES / size_of::<T>());
         Ok(Self {
             factors: Rc::new(Factors::new(trial.world, trial.stream, stencil.problem.shape_of(&grid))?),

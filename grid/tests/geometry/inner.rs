@@ -1,4 +1,4 @@
-//! What needs no ghosts of other ranks.
+//! What needs no ghosts of other ranks, and what may be computed with some.
 
 use crate::cases::{Case, case, flat, in_each_dimension, on_each_axis};
 use proptest::prelude::*;
@@ -41,6 +41,33 @@ fn inner_entries_meet_no_other_rank<const D: usize>((case, width): (Case<D>, [us
             prop_assert_eq!(inner.contains(local), !meets_other, "rank {} at {:?}", rank, local);
         }
         prop_assert!(inner.is_empty() || inner.indices().all(|index| owned.contains(index)));
+    }
+    Ok(())
+}
+
+in_each_dimension!(outer_entries_are_those_of_the_grid_so_far_away, 300, case_and_width);
+fn outer_entries_are_those_of_the_grid_so_far_away<const D: usize>(
+    (case, width): (Case<D>, [usize; D]),
+) -> TestCaseResult {
+    let (entity, grid) = (case.entity, case.partition.grid());
+    let extents = grid.entity_extents(entity);
+    for rank in 0..case.partition.ranks() {
+        let here = case.subdomain(rank);
+        let layers: [usize; D] = std::array::from_fn(|axis| width[axis].min(here.halo_width()[axis]));
+        let (owned, global) = (here.owned(entity), here.owned_global(entity));
+        let outer = here.outer(entity, layers);
+        for axis in 0..D {
+            // The node that is shared with the neighbour behind comes with its layers.
+            let shared = here.ghost_widths(entity)[axis][1] - here.halo_width()[axis];
+            let positions = -(layers[axis] as i64)..(owned.extents()[axis] + layers[axis] + shared) as i64;
+            let exists = |position: &i64| {
+                let on_grid = 0..extents[axis] as i64;
+                grid.periodic()[axis] || on_grid.contains(&(global.start[axis] as i64 + position))
+            };
+            let there: Vec<i64> = positions.filter(exists).map(|at| at + owned.start[axis] as i64).collect();
+            let found: Vec<i64> = (outer.start[axis]..outer.end[axis]).map(|at| at as i64).collect();
+            prop_assert_eq!(found, there, "rank {}, axis {}, {:?}", rank, axis, layers);
+        }
     }
     Ok(())
 }
