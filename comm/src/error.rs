@@ -235,8 +235,9 @@ pub enum Error {
     #[error(
         "kernel `{kernel}` was launched over the points {tile}, but may write {bounds} only of argument {argument}: {}",
         if tile.is_within(**array) {
-            "the others are ghosts that peers may fill, owned entries that an exchange which has begun may still send \
-             (finish it first), or not in what the argument was made for".to_owned()
+            "the others are ghosts that peers may fill (if several steps follow an exchange, it is made with \
+             `swaps_per_exchange`), owned entries that an exchange which has begun may still send (finish it first), or \
+             not in what the argument was made for".to_owned()
         } else {
             format!("that array has the points {array}")
         }

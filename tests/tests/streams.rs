@@ -1,6 +1,7 @@
 //! Streams of the host: in order, with errors that surface at `synchronize` and say which operation
 //! failed; kernels, and what they may be given.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -432,4 +433,57 @@ fn a_panic_on_one_of_several_threads_is_the_kernels() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn a_kernel_is_given_as_many_as_twelve_arrays() {
+    on_ranks(1, |world| {
+        for kind in KINDS {
+            let stream = stream_of(world, kind)?;
+            let extents = Extents { points: [1, 1, 4], components: 1 };
+            let whole = extents.whole();
+            let mut sources = Vec::new();
+            for value in 0..11_i32 {
+                let mut source = Buffer::<i32>::zeros(world, &stream, extents)?;
+                source.with_host_mut(whole, |mut cells| cells.fill(1 << value))?;
+                sources.push(source);
+            }
+            let mut sum = Buffer::<i32>::zeros(world, &stream, extents)?;
+            let [a, b, c, d, e, f, g, h, i, j, k] = std::array::from_fn(|index| sources[index].reader(whole));
+            let arguments = (a?, b?, c?, d?, e?, f?, g?, h?, i?, j?, k?, sum.writer(whole)?);
+            stream.launch("sum", whole, arguments, |_, (a, b, c, d, e, f, g, h, i, j, k, mut sum)| {
+                for (x, sum) in sum.row(0, 0).iter_mut().enumerate() {
+                    let at = |rows: &Rows<'_, i32>| rows.span(0, 0, x..x + 1)[0];
+                    *sum = [&a, &b, &c, &d, &e, &f, &g, &h, &i, &j, &k].into_iter().map(at).sum();
+                }
+            })?;
+            assert_eq!(sum.copy_out(whole)?, [(1 << 11) - 1; 4]);
+        }
+        Ok(())
+    });
+}
+
+/// Of a process, whose standard error is looked at: the same test, started again.
+#[test]
+fn a_stream_that_has_failed_and_is_never_asked_says_so_at_its_end() {
+    const KIND: &str = "STREAMHALO_TEST_STREAM";
+    let fail = |stream: &Stream| {
+        stream.enqueue_host("the tide", || Err("it is out".into()));
+    };
+    if let Ok(kind) = std::env::var(KIND) {
+        let [inline, threaded] = streams();
+        let (unasked, asked) = if kind == "inline" { (inline, threaded) } else { (threaded, inline) };
+        [&unasked, &asked].into_iter().for_each(fail);
+        asked.synchronize().expect_err("it has failed");
+        return;
+    }
+    for kind in ["inline", "threaded"] {
+        let name = "a_stream_that_has_failed_and_is_never_asked_says_so_at_its_end";
+        let mut again = Command::new(std::env::current_exe().expect("this program has a file"));
+        let output = again.args(["--exact", name, "--nocapture"]).env(KIND, kind).output();
+        let said = String::from_utf8(output.expect("it starts").stderr).expect("is text");
+        let told = "rank 0: a stream was dropped that had failed, and nobody had asked it: ";
+        assert_eq!(said.matches(told).count(), 1, "{said}");
+        assert!(said.contains("it is out"), "{said}");
+    }
 }

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Status {
     /// [`FAILED`], [`RECORDED`] and [`CAPTURED`]: one look says whether an operation is just to be carried out.
     state: AtomicU8,
+    /// Whether the stream's owner has been given the error.
+    is_told: AtomicBool,
     first_error: Mutex<Option<Error>>,
     recording: Mutex<Option<Recording>>,
     counts: Counts,
@@ -30,6 +32,7 @@ impl Status {
     pub(super) fn new(context: Arc<WaitContext>) -> Self {
         Self {
             state: AtomicU8::new(0),
+            is_told: AtomicBool::new(false),
             first_error: Mutex::new(None),
             recording: Mutex::new(None),
             counts: Counts::default(),
@@ -92,8 +95,14 @@ impl Status {
         if !self.has_failed() {
             return Ok(());
         }
+        self.is_told.store(true, Ordering::Relaxed);
         let error = lock(&self.first_error);
         Err(error.clone().expect("a failed stream has an error"))
+    }
+
+    /// The first error, if an operation has failed and nobody has been given it.
+    pub(super) fn untold(&self) -> Option<Error> {
+        if self.is_told.load(Ordering::Relaxed) { None } else { self.result().err() }
     }
 
     /// The stream's part in a timeline, if one is kept.

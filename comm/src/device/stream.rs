@@ -61,6 +61,18 @@ struct Inner {
     status: Arc<Status>,
 }
 
+impl Drop for Inner {
+    /// A program that never asks how a stream has ended would end well with answers that are none.
+    fn drop(&mut self) {
+        // With all that is on it.
+        drop(self.worker.take());
+        if let Some(error) = self.status.untold().filter(|_| !std::thread::panicking()) {
+            let rank = self.status.context.rank;
+            eprintln!("rank {rank}: a stream was dropped that had failed, and nobody had asked it: {error}");
+        }
+    }
+}
+
 /// Sets a flag until it is dropped.
 struct Raised<'f> {
     flag: &'f Cell<bool>,
@@ -312,6 +324,8 @@ impl Stream {
     /// # Errors
     /// The first error of an enqueued operation, which it names. It stays: a stream that has
     /// failed does no more. [`Error::NotCapturable`] within a capture.
+    ///
+    /// A stream that is dropped without that, nor any other call that gives the error, writes it to standard error.
     pub fn synchronize(&self) -> Result<()> {
         self.refuse_capture(
             "waiting for the stream",

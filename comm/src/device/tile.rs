@@ -53,6 +53,8 @@ impl Tile {
 
 impl fmt::Display for Tile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}..{:?}", self.start, self.end)
+        // A point before the first one is a huge number.
+        let signed = |point: [usize; 3]| point.map(|index| index as isize);
+        write!(f, "{:?}..{:?}", signed(self.start), signed(self.end))
     }
 }

@@ -189,7 +189,12 @@ impl<T: Element> Argument for Writer<'_, T> {
     }
 }
 
-/// The arguments of a kernel: a tuple of up to six.
+/// The arguments of a kernel: a tuple of up to twelve.
+#[diagnostic::on_unimplemented(
+    message = "a kernel cannot be given `{Self}`",
+    note = "it is given a tuple of one to twelve `Reader`s and `Writer`s: `(array.reader()?,)` is one of one; what belongs \
+            together may be components of one array, and what does not may be several launches"
+)]
 pub trait Arguments: sealed::Sealed + Send + Sync {
     /// The arguments without the borrows: what the stream keeps.
     type Detached: Arguments<Detached = Self::Detached> + 'static;
@@ -252,9 +257,16 @@ arguments!(A 0, B 1, C 2);
 arguments!(A 0, B 1, C 2, D 3);
 arguments!(A 0, B 1, C 2, D 3, E 4);
 arguments!(A 0, B 1, C 2, D 3, E 4, F 5);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+arguments!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
 impl Stream {
-    /// Enqueues a kernel over the points of `tile`. The body is called once for each part of the
+    /// Enqueues a kernel over the points of `tile`, which are local indices of each array: of grids with different halo
+    /// widths one index is not one place. The body is called once for each part of the
     /// tile, from the stream's threads; parts do not overlap. A tile without points is nothing to do, here as on a device.
     /// Blocks only on an inline stream, which runs it, and where a threaded one has to
     /// [make room](StreamKind::Threaded).

@@ -90,9 +90,12 @@ impl<'a, T: Element> Rows<'a, T> {
 fn unreadable(i: usize, js: Range<usize>, x: Range<usize>, bounds: Tile, array: Tile) -> ! {
     let points = Tile { start: [i, js.start, x.start], end: [i.saturating_add(1), js.end, x.end] };
     panic!(
-        "points {x:?} of {} row(s) from ({i}, {}) on are not all in {bounds}, which may be read: {}",
+        "points {}..{} of {} row(s) from ({}, {}) on are not all in {bounds}, which may be read: {}",
+        x.start as isize,
+        x.end as isize,
         js.len(),
-        js.start,
+        i as isize,
+        js.start as isize,
         why_unreadable(&points, &array)
     );
 }
