@@ -162,6 +162,9 @@ impl Prepared for Planned {
             let first = self.from.as_ref().map_or(0, Checkpoint::step);
             checkpoint::prepare(config, &**application, first).map_err(|error| self.places.locate(error))?;
         }
+        if self.config.output.snapshot_every > 0 {
+            pictures::check_place(dir)?;
+        }
         // Whether this run writes there or not: it may be as large as the grid.
         self.remove_unfinished()
     }

@@ -148,8 +148,8 @@ impl Steps<f64, 3> for Block {
     fn take(&mut self, _steps: Range<u64>, stopwatch: &Stopwatch) -> Result<(), AppError> {
         let mut in_flight = self.halo.begin_gather(&mut self.points)?; // (1), (2), (3)
         stopwatch.lap(Phase::Halo);
+        self.extra.as_mut().map_or(Ok(()), |extra| extra.launch(&self.stream))?;
         launch_sum(&self.stream, self.order_points, self.inner, &mut in_flight)?; // (4)
-        self.extra.as_mut().map_or(Ok(()), Extra::launch)?;
         stopwatch.lap(Phase::Compute);
         in_flight.finish()?; // (5)
         stopwatch.lap(Phase::Halo);

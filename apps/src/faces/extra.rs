@@ -1,6 +1,7 @@
 //! The extra kernel that overlaps with communication: 2023, section 6.7, "a separate compute kernel
 //! launched on an independent GPU stream".
 
+use streamhalo::comm::device::Event;
 use streamhalo::{Array, Entity, KernelText, LocalGrid, RowsMut, Stream, Tile, World};
 
 use crate::app::Trial;
@@ -36,8 +37,12 @@ impl Extra {
         Ok(self.work.fill(|_, _| 0.0)?)
     }
 
-    /// Enqueues the sweeps of one step: each adds one to every value.
-    pub(super) fn launch(&mut self) -> Result<(), AppError> {
+    /// Enqueues the sweeps of one step, for when `beside` has come to here: each adds one to every value.
+    pub(super) fn launch(&mut self, beside: &Stream) -> Result<(), AppError> {
+        // Without it, this stream would be steps ahead: it has nothing to wait for.
+        let begun = Event::default();
+        beside.record(&begun);
+        self.stream.wait_event(&begun);
         let (tile, sweeps) = (self.work.owned_box().tile(), self.sweeps);
         let kernel = move |_: Tile, (mut work,): (RowsMut<'_, f64>,)| {
             for row in work.rows() {

@@ -8,4 +8,4 @@ mod tests;
 mod vti;
 
 pub(crate) use mosaic::Mosaic;
-pub(crate) use snapshots::{FOLDER, Snapshots};
+pub(crate) use snapshots::{FOLDER, Snapshots, check_place};

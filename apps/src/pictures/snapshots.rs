@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::image::{self, Colours, MOST_PIXELS};
 use super::{Mosaic, vti};
@@ -27,6 +27,17 @@ use crate::unwritten::{Unwritten, verdict};
 
 /// The folder in that of the results.
 pub(crate) const FOLDER: &str = "snapshots";
+
+/// That nothing else has the name of the folder, which the first picture would find.
+pub(crate) fn check_place(results: &Path) -> Result<(), AppError> {
+    let folder = results.join(FOLDER);
+    match folder.symlink_metadata() {
+        Ok(_) if !folder.is_dir() => {
+            Err(AppError::NotWritable { dir: folder, source: ErrorKind::AlreadyExists.into() })
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Who writes them.
 pub(crate) struct Snapshots<'a> {

@@ -96,6 +96,13 @@ fn a_folder_in_place_of_a_file_is_found_before_anything_runs() {
         assert_eq!(text(&output.stdout), "", "no table: nothing has run");
         fs::remove_dir(&place).expect("is empty");
     }
+    // Pictures have a folder of their own.
+    let place = folder.out().join("snapshots");
+    fs::write(&place, "mine").expect("can write");
+    let output = folder.run(SMALL, &["output.snapshot_every=1"]);
+    refused(&output, 1, &["snapshots", "hint: a file has the name of the folder"]);
+    assert_eq!(text(&output.stdout), "", "no table: nothing has run");
+    fs::remove_file(&place).expect("is there");
     let out = folder.out().display().to_string();
     for (what, name) in
         [(["halo", "--layout"], "bench-halo.json"), (["pingpong", "--sizes"], "bench-pingpong.svg")]
