@@ -27,8 +27,8 @@ pub use panicking::assert_panics_are_told;
 pub use programs::{Programs, programs};
 pub use random::Random;
 pub use ranks::{
-    KINDS, OpenDevice, Scenario, TIMEOUT, alone, delay, device_in_turn, each_way, expect_all,
+    KINDS, OpenDevice, Scenario, TIMEOUT, alone, at_once, delay, device_in_turn, each_way, expect_all,
     in_both_memories, in_memory, on_ranks, other_device, outcomes, same_on_all, set_peers, set_signals,
-    set_waits, set_wires, stream_of, watchdog, ways_of,
+    set_waits, set_wires, stream_of, until, watchdog, ways_of,
 };
 pub use walled::{on_walled_ranks, walled_outcomes};

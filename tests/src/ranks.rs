@@ -3,8 +3,9 @@
 use crate::Random;
 use std::cell::Cell;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use streamhalo::comm::Error;
 use streamhalo::comm::backend::BACKENDS;
 use streamhalo::{
@@ -187,6 +188,28 @@ pub fn same_on_all<T: PartialEq + Debug>(values: Vec<T>) -> T {
         assert_eq!(*value, values[0], "rank {rank} has another verdict than rank 0");
     }
     values.into_iter().next().expect("a world has at least one rank")
+}
+
+/// Runs tests that mostly wait at the same time.
+pub fn at_once<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || test(case));
+        }
+    });
+}
+
+/// Lets another rank come to where it says so, in no wait of the world's, which would serve it.
+///
+/// # Panics
+/// If it never does.
+pub fn until(flag: &AtomicBool) {
+    let since = Instant::now();
+    while !flag.load(Ordering::Acquire) {
+        assert!(since.elapsed() < TIMEOUT, "the other rank does not say that it has come so far");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Enqueues a pause of random length, mostly none.

@@ -17,7 +17,7 @@ use streamhalo::comm::fabric::{FABRIC_VARIABLE, WaitPolicy};
 /// After how long a job is given up.
 const WATCHDOG: Duration = Duration::from_secs(60);
 /// How soon the others must have ended once a rank is gone.
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(10);
 
 fn piped(program: &str) -> Command {
     let mut command = Command::new(program);

@@ -9,7 +9,7 @@ use streamhalo::{HaloError, Op, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::active::{Ring, row};
 use streamhalo_tests::cases::leaving::{epochs, streamed};
 use streamhalo_tests::cases::misused::{self, Alone, refused};
-use streamhalo_tests::{KINDS, Scenario, expect_all, on_ranks, stream_of, watchdog};
+use streamhalo_tests::{KINDS, Scenario, at_once, expect_all, on_ranks, stream_of, watchdog};
 
 /// Epochs that differ in one thing from the one before, each of which does what it says, on a stream and by the
 /// host: none takes the plan of another.
@@ -231,12 +231,17 @@ fn what_is_of_another_world_is_refused() {
     });
 }
 
-/// What the ranks get if waits end soon.
+/// Either kind of stream in either mode.
+fn ways() -> Vec<(StreamKind, Mode)> {
+    KINDS.iter().flat_map(|kind| [Mode::Host, Mode::Stream].map(|mode| (*kind, mode))).collect()
+}
+
+/// What the ranks get if waits end soon; not so soon that a busy machine ends those that set a test up.
 fn impatient<T: Send>(
     ranks: usize,
     rank_main: impl Fn(&World) -> Result<T, HaloError> + Sync,
 ) -> Vec<Result<T, HaloError>> {
-    let options = WorldOptions { timeout: Some(Duration::from_millis(700)), ..watchdog() };
+    let options = WorldOptions { timeout: Some(Duration::from_secs(2)), ..watchdog() };
     World::threads(ranks, options, |world| rank_main(&world)).expect("threads can be started")
 }
 
@@ -251,64 +256,60 @@ fn times_out(result: Option<&Result<(), HaloError>>, waiting: usize, late: usize
 
 #[test]
 fn an_origin_that_never_completes_is_named() {
-    for kind in KINDS {
-        for mode in [Mode::Host, Mode::Stream] {
-            let results = impatient(3, |world| {
-                let alone = Alone::new(world, kind, 1)?;
-                alone.epoch(mode)?;
-                alone.stream.synchronize()?;
-                if world.rank() > 0 {
-                    // Its window stays as it is.
-                    std::mem::forget(alone);
-                    return Ok(());
+    at_once(&ways(), |&(kind, mode)| {
+        let results = impatient(3, |world| {
+            let alone = Alone::new(world, kind, 1)?;
+            alone.epoch(mode)?;
+            alone.stream.synchronize()?;
+            if world.rank() > 0 {
+                // Its window stays as it is.
+                std::mem::forget(alone);
+                return Ok(());
+            }
+            let late = Group::new(world, &[2])?;
+            match mode {
+                Mode::Host => {
+                    alone.window.post(&late)?;
+                    let ended = alone.window.wait();
+                    // The late one may come yet.
+                    let view = alone.part.view(alone.part.extents().whole());
+                    assert!(matches!(view, Err(Error::InUse { .. })), "{view:?}");
+                    assert!(matches!(alone.window.post(&late), Err(Error::InUse { .. })));
+                    ended?;
                 }
-                let late = Group::new(world, &[2])?;
-                match mode {
-                    Mode::Host => {
-                        alone.window.post(&late)?;
-                        let ended = alone.window.wait();
-                        // The late one may come yet.
-                        let view = alone.part.view(alone.part.extents().whole());
-                        assert!(matches!(view, Err(Error::InUse { .. })), "{view:?}");
-                        assert!(matches!(alone.window.post(&late), Err(Error::InUse { .. })));
-                        ended?;
-                    }
-                    Mode::Stream => {
-                        alone.window.post_stream(&late, &alone.stream)?;
-                        alone.window.wait_stream(&alone.stream)?;
-                    }
+                Mode::Stream => {
+                    alone.window.post_stream(&late, &alone.stream)?;
+                    alone.window.wait_stream(&alone.stream)?;
                 }
-                Ok(alone.stream.synchronize()?)
-            });
-            times_out(results.first(), 0, 2, "the completion of epoch 2");
-        }
-    }
+            }
+            Ok(alone.stream.synchronize()?)
+        });
+        times_out(results.first(), 0, 2, "the completion of epoch 2");
+    });
 }
 
 #[test]
 fn a_target_that_never_exposes_is_named() {
-    for kind in KINDS {
-        for mode in [Mode::Host, Mode::Stream] {
-            let results = impatient(3, |world| {
-                let alone = Alone::new(world, kind, 1)?;
-                alone.epoch(mode)?;
-                alone.stream.synchronize()?;
-                if world.rank() != 1 {
-                    // Its window stays as it is.
-                    std::mem::forget(alone);
-                    return Ok(());
-                }
-                alone.window.start(&Group::new(world, &[0])?, mode)?;
-                alone.window.put(&alone.source.section(0..1)?, 0, 0)?;
-                match mode {
-                    Mode::Host => alone.window.complete()?,
-                    Mode::Stream => alone.window.complete_stream(&alone.stream)?,
-                }
-                Ok(alone.stream.synchronize()?)
-            });
-            times_out(results.get(1), 1, 0, "the exposure of epoch 2");
-        }
-    }
+    at_once(&ways(), |&(kind, mode)| {
+        let results = impatient(3, |world| {
+            let alone = Alone::new(world, kind, 1)?;
+            alone.epoch(mode)?;
+            alone.stream.synchronize()?;
+            if world.rank() != 1 {
+                // Its window stays as it is.
+                std::mem::forget(alone);
+                return Ok(());
+            }
+            alone.window.start(&Group::new(world, &[0])?, mode)?;
+            alone.window.put(&alone.source.section(0..1)?, 0, 0)?;
+            match mode {
+                Mode::Host => alone.window.complete()?,
+                Mode::Stream => alone.window.complete_stream(&alone.stream)?,
+            }
+            Ok(alone.stream.synchronize()?)
+        });
+        times_out(results.get(1), 1, 0, "the exposure of epoch 2");
+    });
 }
 
 #[test]

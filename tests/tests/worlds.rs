@@ -12,7 +12,7 @@ use streamhalo::{
 };
 use streamhalo_tests::cases::worlds::{many_tags, parts, world_and_part};
 use streamhalo_tests::{
-    Scenario, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of, watchdog,
+    Scenario, at_once, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of, watchdog,
 };
 
 /// Waits end soon, so that a test can wait for that; not so soon that a busy machine ends others.
@@ -43,16 +43,6 @@ fn without(ranks: usize, late: usize, way: Scenario) -> Vec<Option<Error>> {
         Ok(())
     });
     errors(results.expect("threads can be started"))
-}
-
-/// Runs tests that mostly wait at the same time.
-fn at_once<T: Sync>(cases: &[T], test: impl Fn(&T) + Sync) {
-    let test = &test;
-    std::thread::scope(|scope| {
-        for case in cases {
-            scope.spawn(move || test(case));
-        }
-    });
 }
 
 #[test]

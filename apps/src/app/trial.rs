@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn gathers_whatever_the_ranks_have_and_waits_for_rank_0_to_put_it_together() {
         let of_rank = |rank: usize| vec![rank as u8 + 1; [0, 2 * PIECE_BYTES, PIECE_BYTES + 3][rank]];
-        let impatient = WorldOptions { timeout: Some(Duration::from_millis(500)), ..WorldOptions::default() };
+        let impatient =
+            WorldOptions { timeout: Some(Duration::from_millis(1_500)), ..WorldOptions::default() };
         let wholes = on_threads(3, WorldOptions::default(), |world| {
             let stream = Device::host().stream(world)?;
             let patient = patient(world)?;
@@ -257,7 +258,7 @@ mod tests {
             let (backend, layout) = ("standard", &[3]);
             let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
             let whole = trial.whole(&of_rank(world.rank()), |parts| {
-                std::thread::sleep(Duration::from_millis(700));
+                std::thread::sleep(Duration::from_secs(2));
                 parts.concat()
             })?;
             assert_eq!(trial.all_sum(u64::MAX)?, u64::MAX.wrapping_mul(3));

@@ -26,7 +26,12 @@ impl Work for Last {
     type Report = (usize, u32);
 
     fn options(&self) -> WorldOptions {
-        WorldOptions { timeout: Some(Duration::from_millis(300)), ..WorldOptions::default() }
+        // Nobody waits in vain but for one that never comes.
+        let timeout = match self {
+            Self::NeverComes => Duration::from_millis(300),
+            _ => Duration::from_secs(20),
+        };
+        WorldOptions { timeout: Some(timeout), ..WorldOptions::default() }
     }
 
     fn on_rank(&self, world: &World, report: &mut dyn FnMut((usize, u32))) -> Result<(), AppError> {
@@ -41,7 +46,11 @@ impl Work for Last {
                 Self::GivesAnError => {
                     return Err(GlobalGrid::new([0], [true]).map(|_| ()).unwrap_err().into());
                 }
-                Self::NeverComes => std::thread::sleep(Duration::from_millis(600)),
+                Self::NeverComes => {
+                    // The others have given up by then, on a busy machine too.
+                    std::thread::sleep(Duration::from_secs(2));
+                    return Ok(());
+                }
             }
         }
         Ok(world.barrier()?)
@@ -131,7 +140,7 @@ impl Work for Awaited {
     type Report = bool;
 
     fn options(&self) -> WorldOptions {
-        Last::Joins.options()
+        WorldOptions { timeout: Some(Duration::from_millis(1_500)), ..WorldOptions::default() }
     }
 
     fn is_awaited(report: &bool) -> bool {
@@ -153,7 +162,7 @@ fn ranks_go_on_once_the_leader_is_through_and_wait_as_long_as_it_takes() {
     let work = Awaited::default();
     let receive = &mut |report| {
         // Longer than any other wait of these ranks may be.
-        std::thread::sleep(Duration::from_millis(if report { 500 } else { 0 }));
+        std::thread::sleep(Duration::from_millis(if report { 2_000 } else { 0 }));
         work.note(if report { "through" } else { "told" });
     };
     carry_out("local", 2, work.clone(), &Interrupt::that_came(0), receive).expect("nobody gives up");

@@ -4,9 +4,12 @@
 use std::fs;
 use std::io::{Write, pipe};
 use std::process::{Child, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::errors::refused;
+use super::launched::has_waited;
 use super::{FABRICS, Folder, OCCUPIED, SMALL, finish, signal, text, ticks, until};
 
 /// A game that would take hours.
@@ -132,11 +135,25 @@ fn a_later_signal_ends_the_program_at_once() {
     command.stdout(Stdio::null()).stderr(full.try_clone().expect("the system has pipes"));
     let mut child = command.spawn().expect("the program starts");
     until("the ranks are at work", || busy_ticks(&folder) > 20);
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = written.clone();
     // It ends with the test.
-    std::thread::spawn(move || while full.write_all(&[b'.'; 4096]).is_ok() {});
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::spawn(move || {
+        while full.write_all(&[b'.'; 4096]).is_ok() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let mut last = (0, Instant::now());
+    until("the pipe is full", || {
+        let now = written.load(Ordering::Relaxed);
+        if now > last.0 {
+            last = (now, Instant::now());
+        }
+        now > 0 && last.1.elapsed() > Duration::from_millis(300)
+    });
     signal("-INT", child.id());
-    std::thread::sleep(Duration::from_secs(1));
+    // Much longer than signals count as the same one.
+    std::thread::sleep(Duration::from_secs(2));
     assert!(child.try_wait().expect("is our child").is_none(), "it has printed into a pipe that is full");
     signal("-TERM", child.id());
     until("it has ended", || child.try_wait().expect("is our child").is_some());
@@ -208,20 +225,20 @@ fn a_rank_that_dies_is_named() {
 
 #[test]
 fn a_rank_that_does_not_answer_is_named() {
-    let (folder, child) = under_way("shm", &["comm.timeout_s=1"]);
+    let (folder, child) = under_way("shm", &["comm.timeout_s=2"]);
     let earlier = results(&folder);
     signal("-STOP", folder.workers()[1]);
     let output = ends(&folder, child, &earlier, Duration::from_secs(30));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("waited 1 s for") && said.contains("`comm.timeout_s`"), "{said}");
+    assert!(has_waited(&said) && said.contains("`comm.timeout_s`"), "{said}");
 }
 
 /// A program that is stopped judges no answer, and its ranks begin no other trial: they neither work nor end.
 #[test]
 fn ranks_wait_asleep_until_an_answer_is_judged() {
     let folder = Folder::new();
-    let set = ["comm.fabric=shm", "comm.timeout_s=1", "run.ranks=2", "run.trials=6", "app.steps=5000"];
+    let set = ["comm.fabric=shm", "comm.timeout_s=2", "run.ranks=2", "run.trials=6", "app.steps=5000"];
     let child = folder.start(SMALL, &[&set[..], &["comm.backend=['st-send']"]].concat());
     let of_ranks = || folder.workers().into_iter().filter_map(ticks).sum::<u64>();
     until("the ranks are at work", || of_ranks() > 5);
@@ -232,7 +249,7 @@ fn ranks_wait_asleep_until_an_answer_is_judged() {
         if now > last.0 {
             last = (now, Instant::now());
         }
-        last.1.elapsed() > Duration::from_millis(1500)
+        last.1.elapsed() > Duration::from_millis(2500)
     });
     assert_eq!(folder.workers().len(), 2, "they wait, longer than for each other");
     signal("-CONT", child.id());

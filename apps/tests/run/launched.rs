@@ -199,7 +199,7 @@ fn a_wrong_answer_is_the_exit_status_of_all() {
 }
 
 /// Whether somebody says to have waited for the time-out of two seconds, and hardly longer.
-fn has_waited(said: &str) -> bool {
+pub(super) fn has_waited(said: &str) -> bool {
     let seconds =
         said.split("waited ").nth(1).and_then(|rest| rest.split(" s for").next()?.parse::<u64>().ok());
     seconds.is_some_and(|seconds| (2..=5).contains(&seconds))

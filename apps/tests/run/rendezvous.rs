@@ -249,12 +249,12 @@ fn ranks_are_looked_for_as_long_as_the_configuration_says() {
     let folder = Folder::new();
     let port = ReservedPort::on([127, 0, 0, 1].into()).expect("there is a port");
     let (address, key) = (port.address().to_string(), JobKey::generate().expect("is random").to_hex());
-    for (number, who) in [(0, "rank 1 did not come within 1 s"), (1, "rank 0 was not found there within 1 s")]
-    {
+    for (number, who) in [(0, "rank 1 did not come within "), (1, "rank 0 was not found there within ")] {
         let since = Instant::now();
         let output = finish(rank(&folder, &address, &key, number, &["--set", "comm.timeout_s=1"]).spawn());
         let (said, took) = (text(&output.stderr), since.elapsed());
         assert!(output.status.code() == Some(1) && said.contains(who), "{said}");
+        // By itself it is twice as long.
         assert!(took < Duration::from_secs(30), "{took:?}");
     }
 }

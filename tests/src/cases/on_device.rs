@@ -2,7 +2,7 @@
 
 use super::periods::{Stepped, periods};
 use super::{CELLS, cases_for};
-use crate::{FieldSet, Scenario, on_ranks, stream_of, ways_of};
+use crate::{FieldSet, Scenario, TIMEOUT, on_ranks, stream_of, ways_of};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -131,12 +131,12 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// On rank 0 of two, which says nothing, until the other one has waited in vain; or, if that never ends, for longer
-    /// than its patience.
+    /// On rank 0 of two, which says nothing, until the other one has waited in vain; or, if that never ends, for much
+    /// longer than its patience.
     fn of(&self, world: &World, wait: impl FnOnce() -> Result<(), HaloError>) -> Result<(), HaloError> {
         if world.rank() == 0 {
             let since = Instant::now();
-            while !self.has_ended.load(Ordering::Relaxed) && since.elapsed() < 2 * PATIENCE {
+            while !self.has_ended.load(Ordering::Relaxed) && since.elapsed() < TIMEOUT {
                 std::thread::sleep(PATIENCE / 100);
             }
             return Ok(());

@@ -81,7 +81,7 @@ pub fn too_early(world: &World, way: Scenario, elements: usize) -> Result<Done, 
             std::thread::sleep(Duration::from_millis(1));
         }
         // What says that it has come is behind it.
-        std::thread::sleep(Duration::from_millis(if stream.is_on_host() { 20 } else { 200 }));
+        std::thread::sleep(Duration::from_millis(200));
         for _ in 0..2 {
             match queue.enqueue_start_all(&mut requests) {
                 Err(Error::ReceiverNotReady { rank, peer, tag }) => {
@@ -137,9 +137,9 @@ pub fn too_early_for_the_stream(world: &World, kind: StreamKind) -> Result<(), H
         }
         world.barrier()?;
         if is_receiver {
-            // It has left the sender, and takes as long as the network does.
-            std::thread::sleep(Duration::from_millis(100));
             if epoch == 2 {
+                // It has left the sender, and takes as long as the network does.
+                std::thread::sleep(Duration::from_secs(1));
                 go_on.send(()).expect("the stream waits for it");
             }
             queue.enqueue_wait(&mut request)?;

@@ -3,14 +3,14 @@
 mod collectives;
 mod leaving;
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use streamhalo::comm::device::{Buffer, Extents, Section, Tile};
 use streamhalo::comm::window::{ActiveOptions, Group, Window};
 use streamhalo::comm::{Communicator, Error, Result, Source, Status, Tag, start_all, wait_all};
 use streamhalo::{Device, ElementType, Stream, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::{self, messages};
-use streamhalo_tests::{Scenario, expect_all, on_ranks, watchdog};
+use streamhalo_tests::{Scenario, expect_all, on_ranks, until, watchdog};
 
 const WAY: Scenario = Scenario { backend: "standard", kind: StreamKind::Inline };
 const SOON: WorldOptions = WorldOptions { policy: None, timeout: Some(Duration::from_secs(2)) };
@@ -227,7 +227,8 @@ fn waits_for_what_does_not_come_name_who_and_what() {
         }
         other => panic!("{text}: {other:?}"),
     };
-    let short = WorldOptions { policy: None, timeout: Some(Duration::from_millis(200)) };
+    let has_given_up = AtomicBool::new(false);
+    let short = WorldOptions { policy: None, timeout: Some(Duration::from_millis(500)) };
     expect_all(world_of(2, short, |world, communicator| {
         let (_stream, buffer) = buffer(world)?;
         if world.rank() == 0 {
@@ -237,10 +238,11 @@ fn waits_for_what_does_not_come_name_who_and_what() {
             let mut request = communicator.irecv(&buffer.section(0..5)?, 1, 80)?;
             timed_out(wait_all(std::slice::from_mut(&mut request)).map(|_| ()), 0, 1, "with tag 80");
             assert!(!request.is_complete(), "it still can come");
+            has_given_up.store(true, Ordering::Release);
             assert_eq!(communicator.recv(&mut [0.0], 1, 81)?.bytes, 8);
             assert_eq!(request.wait()?.bytes, 16);
         } else {
-            std::thread::sleep(Duration::from_millis(900));
+            until(&has_given_up);
             communicator.send(&[1.0], 0, 81)?;
             communicator.send(&[1.0, 2.0], 0, 80)?;
             // The late receiver gets what was given up, from memory that nobody else has.
@@ -254,7 +256,8 @@ fn waits_for_what_does_not_come_name_who_and_what() {
 #[test]
 fn short_sends_to_a_rank_that_never_receives_end_by_their_time_out() {
     let sent = AtomicI64::new(0);
-    let short = WorldOptions { policy: None, timeout: Some(Duration::from_millis(200)) };
+    // Rank 0 waits as long in the barrier too, while the other one receives all.
+    let short = WorldOptions { policy: None, timeout: Some(Duration::from_secs(1)) };
     expect_all(world_of(2, short, |world, communicator| {
         if world.rank() == 0 {
             let send = |number| communicator.send(&[number], 1, 5).err().map(|error| (number, error));

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::from_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use streamhalo::comm::device::{Buffer, Section};
@@ -11,7 +12,7 @@ use streamhalo::comm::{Communicator, Error, PersistentRequest, wait_all};
 use streamhalo::{ElementType, HaloError, Stream, StreamKind, World, WorldOptions};
 use streamhalo_tests::cases::leaving::requested;
 use streamhalo_tests::cases::misused::{Rank, line, refused, requests};
-use streamhalo_tests::{KINDS, Scenario, expect_all, on_ranks, outcomes, stream_of};
+use streamhalo_tests::{KINDS, Scenario, at_once, expect_all, on_ranks, outcomes, stream_of, until};
 
 const INLINE: StreamKind = StreamKind::Inline;
 
@@ -196,28 +197,31 @@ fn pairs_that_do_not_fit_are_refused_on_both_ranks() {
     assert_eq!(other_type, expected("8 i64"));
 }
 
+/// Waits that fail soon; not so soon that a busy machine ends those that set a test up.
 fn impatient() -> WorldOptions {
-    WorldOptions { timeout: Some(Duration::from_millis(300)), ..WorldOptions::default() }
+    WorldOptions { timeout: Some(Duration::from_millis(1_500)), ..WorldOptions::default() }
 }
 
 #[test]
 fn a_peer_that_does_not_match_is_named() {
+    let is_over = AtomicBool::new(false);
     let results = World::threads(3, impatient(), |world| -> Result<(), HaloError> {
         let rank = Rank::new(&world, INLINE)?;
         let [receive, send] = rank.ring(4)?;
         if world.rank() == 2 {
             // It matches the one, and not the other.
             match_all(&mut [receive])?;
-            std::thread::sleep(Duration::from_millis(600));
+            until(&is_over);
         } else if world.rank() == 1 {
             let error =
                 match_all(&mut [receive, send]).expect_err("rank 2 matches, rank 0 has nothing for it");
+            is_over.store(true, Ordering::Release);
             let Error::TimedOut { rank: 1, peer, what, wanted: 2, found: 1, .. } = &error else {
                 panic!("{error:?}")
             };
             assert_eq!((*peer, what.as_str()), (0, "the match of a receive from rank 0 with tag 4"));
         } else {
-            std::thread::sleep(Duration::from_millis(600));
+            until(&is_over);
         }
         Ok(())
     });
@@ -308,17 +312,19 @@ fn told(kind: StreamKind, slow: Duration, end: impl Fn() -> Result<(), HaloError
 #[test]
 fn why_a_rank_fails_is_told_before_what_it_drops() {
     for kind in KINDS {
+        let is_named = |error: &HaloError, expected| match error {
+            HaloError::Communication(Error::PeerFailed { rank: 1, operation }) => {
+                operation.contains(expected)
+            }
+            other => panic!("{other:?}"),
+        };
         let returned = || Err(HaloError::BadOffset { offset: vec![7], reason: "the tide is out".into() });
-        let returned = told(kind, Duration::from_millis(30), returned);
+        // The short time in which it is listened for is taken from it by a busy machine, but not every time.
+        let mut returned = (0..5).map(|_| told(kind, Duration::from_millis(30), returned));
+        assert!(returned.any(|error| is_named(&error, "the tide is out")), "{kind:?}");
         // Longer than anybody listens for it.
         let panicked = told(kind, Duration::from_millis(300), || panic!("it is unwell"));
-        for (error, expected) in [(returned, "the tide is out"), (panicked, "panicked")] {
-            assert!(
-                matches!(&error, HaloError::Communication(Error::PeerFailed { rank: 1, operation })
-                    if operation.contains(expected)),
-                "{error:?}"
-            );
-        }
+        assert!(is_named(&panicked, "panicked"), "{panicked:?}");
     }
 }
 
@@ -356,9 +362,9 @@ fn a_ready_send_that_finds_no_receive_makes_its_stream_fail() {
 
 #[test]
 fn a_receive_whose_send_is_not_started_ends_with_the_time_out() {
-    for kind in KINDS {
+    at_once(&KINDS, |kind| {
         let results = World::threads(2, impatient(), |world| -> Result<Option<Error>, HaloError> {
-            let rank = Rank::new(&world, kind)?;
+            let rank = Rank::new(&world, *kind)?;
             let mut requests = rank.matched(6)?;
             let queue = rank.queue();
             if world.rank() == 0 {
@@ -376,7 +382,7 @@ fn a_receive_whose_send_is_not_started_ends_with_the_time_out() {
             panic!("{results:?}")
         };
         assert_eq!(what, "the completion of epoch 1");
-    }
+    });
 }
 
 #[test]

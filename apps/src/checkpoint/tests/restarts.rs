@@ -192,7 +192,7 @@ fn ranks_wait_for_one_that_reads() {
         folder.config("pattern = 'random:1', steps = 4", "grid.cells = [8, 6]\noutput.checkpoint_every = 4");
     play(&config, &[1, 1], "standard", None).expect("nothing fails");
     let from = Checkpoint::read(&folder.checkpoint("life", 4)).expect("is whole");
-    let options = WorldOptions { timeout: Some(Duration::from_millis(500)), ..WorldOptions::default() };
+    let options = WorldOptions { timeout: Some(Duration::from_millis(1_500)), ..WorldOptions::default() };
     let done = on_threads(2, options, |world| {
         let (stream, patient) = (Device::host().stream(world)?, patient(world)?);
         let between = Between { from: Some(&from), patient: Some(&patient), ..Between::default() };
@@ -200,7 +200,7 @@ fn ranks_wait_for_one_that_reads() {
         let trial = Trial { world, stream: &stream, backend, layout, wants_state: false, between };
         let grid = trial.local_grid(&GlobalGrid::new([8, 6], [true; 2])?, [1, 1])?;
         let cells = Alternating::zeros(&grid, Entity::Cell, &stream)?;
-        let takes = Duration::from_millis([0, 800][world.rank()]);
+        let takes = Duration::from_secs([0, 2][world.rank()]);
         trial.carry_out(4, &mut Slow { cells, takes }).map(|_| ())
     });
     done.expect("nobody gives up");

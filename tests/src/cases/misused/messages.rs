@@ -134,7 +134,7 @@ pub fn full_ring(world: &World, way: Scenario) -> Result<Done, HaloError> {
     /// More than any ring holds.
     const MANY: u32 = 100_000;
     // The window too has to be made in that time, on a machine that has other things to do.
-    let soon = WorldOptions { timeout: Some(Duration::from_secs(1)), ..watchdog() };
+    let soon = WorldOptions { timeout: Some(Duration::from_millis(1_500)), ..watchdog() };
     let (rank, last) = (world.rank(), world.size() - 1);
     let stream = stream_of(world, way.kind)?;
     let told = Told::new(world)?;
