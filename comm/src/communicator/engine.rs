@@ -20,7 +20,7 @@ use super::slots::{Slots, Ticket};
 use super::staging::Staging;
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Bulk, Fabric, Packets};
+use crate::fabric::{Bulk, Fabric, Packets, any_other};
 use crate::source::{Source, Status, Tag};
 use crate::world::World;
 use std::collections::VecDeque;
@@ -382,13 +382,14 @@ impl Engine {
         self.core.slots.get(ticket).peer()
     }
 
-    /// The peer that a request waits for, if it is one, and what the request is, for the text of an error.
-    pub(crate) fn describe(&self, ticket: Ticket) -> (Option<usize>, String) {
+    /// The peer that a request waits for, or one to name where it could be any, and what the request is, for the text of
+    /// an error.
+    pub(crate) fn describe(&self, ticket: Ticket) -> (usize, String) {
         self.describe_as(ticket, self.core.slots.get(ticket).wanted.tag)
     }
 
     /// As [`Engine::describe`], with another tag than the one by which it is matched.
-    pub(crate) fn describe_as(&self, ticket: Ticket, tag: Tag) -> (Option<usize>, String) {
+    pub(crate) fn describe_as(&self, ticket: Ticket, tag: Tag) -> (usize, String) {
         let slot = self.core.slots.get(ticket);
         let source = slot.wanted.source;
         let tag = match tag {
@@ -400,7 +401,12 @@ impl Engine {
             (false, _, Source::Any) => format!("a message {tag}, or of any other rank,"),
             (false, ..) => format!("the message {tag} (at most {} bytes)", slot.bytes),
         };
-        (slot.peer(), what)
+        (self.somebody(slot.peer()), what)
+    }
+
+    /// A rank to name where a message could have come from that one, or from any.
+    pub(crate) fn somebody(&self, source: Option<usize>) -> usize {
+        source.unwrap_or_else(|| any_other(self.core.rank, self.core.peers.len()))
     }
 }
 

@@ -352,8 +352,11 @@ impl Communicator {
             found = engine.find(source, tag);
             Ok(found.is_some())
         };
-        let what = || format!("a message with {tag}");
-        let late = |waited| self.host().context().late(peer, what(), waited);
+        let what = || match peer {
+            Some(_) => format!("a message with {tag}"),
+            None => format!("a message with {tag}, or of any other rank,"),
+        };
+        let late = |waited| self.host().context().late(self.lock().somebody(peer), what(), waited);
         self.host().wait_for_rank(peer, &mut done, &late)?;
         Ok(found.expect("the wait ends with a message"))
     }

@@ -75,7 +75,7 @@ pub use region::{Place, Region, Word};
 pub use role::Role;
 pub use throttling::Throttling;
 pub use wait::WaitPolicy;
-pub(crate) use wait::{GaveUp, WaitContext};
+pub(crate) use wait::{GaveUp, WaitContext, any_other};
 pub use wire::Wire;
 pub(crate) use wire::{
     Arm, Early, FarExchange, FarMessage, FarMessages, FarRecv, FarSend, HalfOpen, OpenExchange, Persistent,

@@ -247,8 +247,7 @@ impl WaitContext {
         }
     }
 
-    /// The error of a wait for one thing that `peer` has not done in time; `None` where it could be any rank, or none
-    /// but this one.
+    /// The error of a wait for one thing that `peer` has not done in time; `None` where it is no other rank's.
     #[cold]
     pub(crate) fn late(
         &self,
@@ -274,6 +273,11 @@ impl WaitContext {
             self.abort.failure().unwrap_or((self.rank, "an operation that it did not name".into()));
         Error::PeerFailed { rank, operation }
     }
+}
+
+/// A rank to name where any other one than this could have done something: this one where it is alone.
+pub(crate) fn any_other(rank: usize, ranks: usize) -> usize {
+    (0..ranks).find(|other| *other != rank).unwrap_or(rank)
 }
 
 /// Why a wait ended without what it waited for.

@@ -1,7 +1,7 @@
 //! Who belongs to whom: requests are paired by peer, tag and the order of the calls that match them.
 
 use super::pair::Pair;
-use super::record::{Direction, Record, Said, Side, check};
+use super::record::{Direction, NoHalf, Record, Said, Side, check};
 use super::words::{End, Words};
 use crate::device::Mirror;
 use crate::error::{Error, Result};
@@ -124,6 +124,10 @@ enum Made {
         end: Box<End>,
         wire: Box<dyn HalfOpen>,
     },
+    /// Nothing, of a request that was freed. Its peer may have mapped nothing yet of what it was told of.
+    Nothing {
+        _told: (Mirror, Word),
+    },
 }
 
 impl Matcher {
@@ -225,23 +229,22 @@ impl Matcher {
             half.upgrade().inspect(|half| half.decide(Err(error)));
             return Ok(());
         }
-        let made = if world.fabric().is_mapped(peer) {
-            let pair = Pair::near(world, (side.clone(), mirror), word, record);
-            pair.map(|pair| (Vec::new(), Made::Near(Box::new(pair))))
-        } else if half.upgrade().is_some() {
-            let send = if is_send { &told } else { record };
-            let begun = begin(world, &mut self.words, (&side, mirror.place()), &word, send);
-            let end = Box::new(End::new(world, word, listening, record));
-            begun.map(|(said, wire)| (said, Made::Far { mirror, bytes: send.bytes(), end, wire }))
+        let (said, made) = if half.strong_count() == 0 {
+            (Err(NoHalf::Freed), Ok(Made::Nothing { _told: (mirror, word) }))
         } else {
-            Err(Error::OperationFailed {
-                operation: format!("the match of a {}", side.describe()),
-                message: "the request was freed before it had a partner".into(),
-            })
-        };
-        let (said, made) = match made {
-            Ok((said, made)) => (Ok(said), Ok(made)),
-            Err(error) => (Err(error.to_string()), Err(error)),
+            let made = if world.fabric().is_mapped(peer) {
+                let pair = Pair::near(world, (side.clone(), mirror), word, record);
+                pair.map(|pair| (Vec::new(), Made::Near(Box::new(pair))))
+            } else {
+                let send = if is_send { &told } else { record };
+                let begun = begin(world, &mut self.words, (&side, mirror.place()), &word, send);
+                let end = Box::new(End::new(world, word, listening, record));
+                begun.map(|(said, wire)| (said, Made::Far { mirror, bytes: send.bytes(), end, wire }))
+            };
+            match made {
+                Ok((said, made)) => (Ok(said), Ok(made)),
+                Err(error) => (Err(NoHalf::Failed(error.to_string())), Err(error)),
+            }
         };
         let said = Said::Made { is_send, tag: side.tag, half: said };
         self.outbox.push((peer, said.encode()?));
@@ -308,17 +311,15 @@ fn begin(
 
 impl Opening {
     /// Decides the half, when the peer has made its own, or could not.
-    fn complete(self, theirs: std::result::Result<Vec<u8>, String>) {
+    fn complete(self, theirs: std::result::Result<Vec<u8>, NoHalf>) {
         let Some(half) = self.half.upgrade() else { return };
-        let theirs = theirs.map_err(|message| Error::OperationFailed {
-            operation: format!("the match of a {}", self.side.describe()),
-            message: format!("rank {}: {message}", self.side.peer),
-        });
+        let theirs = theirs.map_err(|none| none.error(&self.side));
         let pair = self.made.and_then(|made| match (made, theirs?) {
             (Made::Near(pair), _) => Ok(*pair),
             (Made::Far { mirror, bytes, end, wire }, theirs) => {
                 Pair::far((self.side, mirror), bytes, *end, wire.complete(&theirs)?)
             }
+            (Made::Nothing { .. }, _) => unreachable!("a request that was freed waits for nothing"),
         });
         half.decide(pair);
     }

@@ -25,8 +25,9 @@ use std::time::Duration;
 /// [`Error::WildcardRefused`] for a receive from any source or with any tag, and [`Error::OutOfOrder`] for a
 /// request that is active, or matched already. Else, on both ranks, [`Error::Mismatch`] if the element types
 /// differ or more is sent than there is room for; the requests are then unmatched, and may be freed.
-/// [`Error::TimedOut`] if the peer does not match its own, after which the match goes on, or [`Error::PeerFailed`];
-/// [`Error::OutOfMemory`] for the copy of a section on a device.
+/// [`Error::TimedOut`] if the peer does not match its own, after which the match goes on. [`Error::PeerFailed`] if a rank
+/// has failed, or if the peer has freed the request that would have been the partner, has dropped its communicator, or
+/// could not make its part of the pair. [`Error::OutOfMemory`] for the copy of a section on a device.
 pub fn match_one(request: &mut PersistentRequest) -> Result<()> {
     begin("match_one", from_mut(request), true)?.wait()
 }

@@ -45,6 +45,19 @@
 //! }
 //! ```
 //!
+//! Nor can they be added to a queue:
+//!
+//! ```compile_fail,E0308
+//! use streamhalo_comm::device::Section;
+//! use streamhalo_comm::queue::Queue;
+//! use streamhalo_comm::{Communicator, Error};
+//!
+//! fn refused(communicator: &Communicator, section: &Section, queue: &Queue) -> Result<(), Error> {
+//!     let mut request = communicator.irecv(section, 0, 1)?;
+//!     queue.enqueue_start(&mut request) // the same
+//! }
+//! ```
+//!
 //! Figures 2 and 3 of the paper, on a ring of three ranks with a ghost at either end of what each owns:
 //!
 //! ```

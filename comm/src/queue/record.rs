@@ -91,7 +91,27 @@ pub(super) enum Said {
     Side(Record),
     /// That this rank has made its half of a pair that fits, with what a wire has to tell where memory is not mapped; or
     /// why there is none.
-    Made { is_send: bool, tag: u32, half: Result<Vec<u8>, String> },
+    Made { is_send: bool, tag: u32, half: Result<Vec<u8>, NoHalf> },
+}
+
+/// Why a rank has no half of a pair that fits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum NoHalf {
+    /// The request was freed before it had its partner.
+    Freed,
+    /// The rank could not make it, for that reason.
+    Failed(String),
+}
+
+impl NoHalf {
+    /// The error of the partner, whose side this is.
+    pub(super) fn error(self, side: &Side) -> Error {
+        let operation = match self {
+            NoHalf::Freed => format!("it has dropped its request without a match for a {}", side.describe()),
+            NoHalf::Failed(reason) => format!("its part of the match of a {}: {reason}", side.describe()),
+        };
+        Error::PeerFailed { rank: side.peer, operation }
+    }
 }
 
 impl Said {
@@ -179,7 +199,8 @@ mod tests {
     fn what_is_heard_is_what_was_said() {
         let sides = [Direction::Send { ready: true }, Direction::Send { ready: false }, Direction::Receive];
         let sides = sides.map(|direction| Said::Side(record(direction, ElementType::F32, usize::MAX / 4)));
-        let halves = [Ok(vec![1, 2, 3]), Err("there is no more memory".to_string())];
+        let failed = NoHalf::Failed("there is no more memory".into());
+        let halves = [Ok(vec![1, 2, 3]), Err(NoHalf::Freed), Err(failed)];
         let wires = halves.map(|half| Said::Made { is_send: true, tag: 9, half });
         for said in sides.into_iter().chain(wires) {
             let bytes = said.encode().unwrap();

@@ -5,7 +5,9 @@ use super::Done;
 use super::queues::{Checks, Payload, SIZES};
 use crate::{Scenario, stream_of};
 use std::time::{Duration, Instant};
-use streamhalo::comm::queue::{MatchRequest, OperationQueue, Queue, imatch_all, imatch_one, match_all};
+use streamhalo::comm::queue::{
+    MatchRequest, OperationQueue, Queue, imatch_all, imatch_one, match_all, match_one,
+};
 use streamhalo::comm::{Communicator, Error, PersistentRequest, Source, Status, Tag};
 use streamhalo::{HaloError, Stream, World};
 
@@ -261,6 +263,73 @@ pub fn known_to_be_matched(world: &World, way: Scenario) -> Result<Done, HaloErr
         queue.wait()?;
         assert_eq!([early.wait(), late.wait()], [Ok(()), Ok(())], "{way:?}");
         assert!(requests.iter().all(PersistentRequest::is_matched), "it lasts, {way:?}");
+    }
+    Ok(checks.done(&way))
+}
+
+/// Two requests that are matched together, of which one has its partner before the other: they are not complete until both
+/// have.
+pub fn matched_together(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    let [out, arrived] = [Payload::new(world, &stream, 4)?, Payload::new(world, &stream, 4)?];
+    for soon in [0, 1] {
+        let send = |tag| Ok::<_, HaloError>(communicator.send_init(&out.section()?, next, tag)?);
+        let receive = |tag| Ok::<_, HaloError>(communicator.recv_init(&arrived.section()?, previous, tag)?);
+        let mut sends = [send(TAG)?, send(TAG + 1)?];
+        let mut receives = [receive(TAG)?, receive(TAG + 1)?];
+        let mut together = imatch_all(&mut sends)?;
+        let mut first = imatch_one(&mut receives[soon])?;
+        let since = Instant::now();
+        while !sends[soon].is_matched() {
+            assert!(since.elapsed() < PATIENCE, "the peer matches it, and nothing comes of it, {way:?}");
+            std::thread::yield_now();
+        }
+        for _ in 0..10 {
+            assert_eq!(together.test(), Ok(false), "one has no partner, {way:?}");
+        }
+        assert!(!sends[1 - soon].is_matched(), "{way:?}");
+        tested(&mut first)?;
+        world.barrier()?;
+        match_one(&mut receives[1 - soon])?;
+        tested(&mut together)?;
+        assert!(sends.iter().chain(&receives).all(PersistentRequest::is_matched), "{way:?}");
+    }
+    Ok(Done::default())
+}
+
+/// A request that is freed before its partner comes has used it up: that one is told, in the same words on every fabric,
+/// and is matched with the next.
+pub fn freed_before_its_partner(world: &World, way: Scenario) -> Result<Done, HaloError> {
+    let [next, previous] = neighbours(world);
+    let (stream, communicator) = (stream_of(world, way.kind)?, Communicator::new(world)?);
+    let (queue, checks) = (Queue::new(&stream), Checks::default());
+    let (mut out, arrived) = (Payload::new(world, &stream, 4)?, Payload::new(world, &stream, 4)?);
+    for (epoch, frees_send) in [(1, true), (2, false)] {
+        let send = || Ok::<_, HaloError>(communicator.send_init(&out.section()?, next, TAG)?);
+        let receive = || Ok::<_, HaloError>(communicator.recv_init(&arrived.section()?, previous, TAG)?);
+        let mut freed = if frees_send { send()? } else { receive()? };
+        drop(imatch_one(&mut freed)?);
+        drop(freed);
+        // No partner has come before.
+        world.barrier()?;
+        let (mut alone, peer, side) = match frees_send {
+            true => (receive()?, previous, format!("receive from rank {previous}")),
+            false => (send()?, next, format!("send to rank {next}")),
+        };
+        let operation = format!("it has dropped its request without a match for a {side} with tag {TAG}");
+        let gone = Error::PeerFailed { rank: peer, operation };
+        assert_eq!(match_one(&mut alone), Err(gone), "{way:?}");
+        assert!(!alone.is_matched(), "{way:?}");
+
+        let other = if frees_send { send()? } else { receive()? };
+        let mut requests = [alone, other];
+        match_all(&mut requests)?;
+        out.fill(world.rank(), 0, epoch)?;
+        queue.enqueue_start_all(&mut requests)?;
+        queue.enqueue_wait_all(&mut requests)?;
+        arrived.check(&checks, (previous, 0, epoch), 4)?;
+        queue.wait()?;
     }
     Ok(checks.done(&way))
 }

@@ -186,7 +186,9 @@ fn requests(list: &mut List, ranks: usize, at_length: bool) {
     list.add("requests that are misused", misused::requests);
     list.add("requests that are matched one by one", pairing::matched_one_by_one);
     list.add("requests that are known to be matched", pairing::known_to_be_matched);
+    list.add("requests that are matched together", pairing::matched_together);
     list.add("requests that are freed as soon as they are matched", pairing::freed_at_once);
+    list.add("requests that are freed before their partners come", pairing::freed_before_its_partner);
     list.add("requests that are matched while their rank waits", pairing::going_on_meanwhile);
     list.add("requests that are freed while they are enqueued", queues::freed_early);
     for elements in [3, 12_000] {

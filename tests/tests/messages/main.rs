@@ -3,6 +3,7 @@
 mod collectives;
 mod leaving;
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use streamhalo::comm::device::{Buffer, Extents, Section, Tile};
@@ -250,6 +251,36 @@ fn waits_for_what_does_not_come_name_who_and_what() {
         }
         communicator.barrier()
     }));
+}
+
+/// And not the rank that waits, unless it is alone.
+#[test]
+fn waits_for_a_message_of_any_rank_name_another_one() {
+    let short = WorldOptions { policy: None, timeout: Some(Duration::from_millis(200)) };
+    for ranks in [1, 3] {
+        // Nobody leaves before all have waited.
+        let waited = Barrier::new(ranks);
+        let told = expect_all(world_of(ranks, short, |world, communicator| {
+            let (_stream, buffer) = buffer(world)?;
+            let mut receive = communicator.irecv(&buffer.section(0..5)?, Source::Any, 81)?;
+            let late = [
+                communicator.recv(&mut [0.0], Source::Any, Tag::Any).err(),
+                communicator.probe(Source::Any, 80).err(),
+                receive.wait().err(),
+            ];
+            waited.wait();
+            Ok(late)
+        }));
+        for (waiting, (late, another)) in told.into_iter().zip([ranks.min(2) - 1, 0, 0]).enumerate() {
+            for (error, tag) in late.into_iter().zip(["with any tag", "with tag 80", "with tag 81"]) {
+                let Some(Error::TimedOut { rank, peer, what, .. }) = error else {
+                    panic!("{tag}: {error:?}")
+                };
+                assert_eq!((rank, peer), (waiting, another), "{what}");
+                assert_eq!(what, format!("a message {tag}, or of any other rank,"));
+            }
+        }
+    }
 }
 
 /// Short messages go ahead of their receiver until there is no more room; what was given up does not come.

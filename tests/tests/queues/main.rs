@@ -10,8 +10,8 @@ mod told;
 
 use streamhalo::{HaloError, World};
 use streamhalo_tests::cases::pairing::{
-    beside_messages, enqueued_in_order, freed_at_once, going_on_meanwhile, known_to_be_matched,
-    matched_one_by_one,
+    beside_messages, enqueued_in_order, freed_at_once, freed_before_its_partner, going_on_meanwhile,
+    known_to_be_matched, matched_one_by_one, matched_together,
 };
 use streamhalo_tests::cases::queues::{
     SIZES, freed_early, halo, late_payload, many_messages, operations, opposite_orders,
@@ -78,6 +78,16 @@ fn a_match_that_is_tested_comes_with_the_peers() {
 #[test]
 fn a_match_is_known_with_the_peers_and_without_a_test() {
     on_each(&[1, 2, 3], known_to_be_matched);
+}
+
+#[test]
+fn requests_that_are_matched_together_are_complete_with_the_last() {
+    on_each(&[1, 2, 3], matched_together);
+}
+
+#[test]
+fn a_request_whose_partner_was_freed_before_is_told() {
+    on_each(&[1, 2, 3], freed_before_its_partner);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::fabric::carrier::Carried;
 use crate::fabric::mpi::{Communicator, Request};
-use crate::fabric::{Abort, Parted, Partings, WaitContext};
+use crate::fabric::{Abort, Parted, Partings, WaitContext, any_other};
 use crate::locks::lock;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -59,7 +59,8 @@ impl News {
         // SAFETY: both have a count for each rank, and are kept until the request is complete, or, after a failure, for ever.
         let mut request = unsafe { self.communicator.ialltoall(from, to, size_of::<u32>()) }?;
         let mut done = || Ok(request.test()?.is_some());
-        let late = |waited| context.late(None, "how much each rank has told before it left", waited);
+        let peer = any_other(context.rank, told.len());
+        let late = |waited| context.late(peer, "how much each rank has told before it left", waited);
         let waited = context.poll(&mut done, &late);
         if waited.is_err() {
             std::mem::forget((told, std::mem::take(&mut to_this)));

@@ -21,7 +21,7 @@ use super::WINDOW;
 use crate::device::{Hold, Mirror, progress};
 use crate::element::ElementType;
 use crate::error::{Error, Result};
-use crate::fabric::{Memory, Packets, Progress, Reaches, WaitContext, register};
+use crate::fabric::{Memory, Packets, Progress, Reaches, WaitContext, any_other, register};
 use crate::source::{Source, Tag};
 use crate::world::World;
 use arrivals::Aside;
@@ -234,7 +234,7 @@ impl Notified {
 
     /// A rank to name where any could have come.
     fn somebody(&self, peer: Option<usize>) -> usize {
-        peer.unwrap_or_else(|| (0..self.size).find(|other| *other != self.rank).unwrap_or(self.rank))
+        peer.unwrap_or_else(|| any_other(self.rank, self.size))
     }
 
     #[cold]

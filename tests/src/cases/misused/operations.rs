@@ -15,6 +15,7 @@ pub fn operations(world: &World, way: Scenario) -> Result<Done, HaloError> {
     what_cannot_be(world, &communicator, &queue)?;
     untimely(world, &queue)?;
     sections_in_use(world, &queue)?;
+    given_up(world, &communicator, &queue)?;
     Ok(Done::default())
 }
 
@@ -101,4 +102,34 @@ fn sections_in_use(world: &World, queue: &OperationQueue) -> Result<(), HaloErro
     );
     queue.enqueue_wait()?;
     Ok(queue.wait()?)
+}
+
+/// A queue that is dropped gives up what it has not started, of which nobody hears.
+fn given_up(world: &World, communicator: &Communicator, queue: &OperationQueue) -> Result<(), HaloError> {
+    let me = world.rank();
+    let mut buffer = Buffer::<u8>::zeros(world, queue.stream(), line(4))?;
+    let of_queue = |queue: &OperationQueue, buffer: &Buffer<u8>| -> Result<_, HaloError> {
+        let send = queue.enqueue_send(&buffer.section(0..2)?, me, 3)?;
+        Ok([send, queue.enqueue_recv(&buffer.section(2..4)?, me, 3)?])
+    };
+    let gone = OperationQueue::new(queue.stream(), communicator)?;
+    let given_up = of_queue(&gone, &buffer)?;
+    drop(gone);
+    for operation in &given_up {
+        refused(operation.wait(), "EnqueuedOperation::wait", "has not been started");
+    }
+    buffer.with_host_mut(line(4).whole(), |mut all| {
+        all.iter_mut().zip(1..).for_each(|(value, next)| *value = next);
+    })?;
+    queue.wait()?;
+    assert_eq!(communicator.iprobe(me, 3)?, None, "nothing was sent");
+    assert_eq!(buffer.copy_out(line(4).whole())?, [1, 2, 3, 4]);
+    // Another queue's receive meets its own send, and none of before.
+    let [send, receive] = of_queue(queue, &buffer)?;
+    queue.enqueue_start()?;
+    queue.enqueue_wait()?;
+    queue.wait()?;
+    assert_eq!((receive.wait()?.bytes, send.wait()?.bytes), (2, 2));
+    assert_eq!(buffer.copy_out(line(4).whole())?, [1, 2, 1, 2]);
+    Ok(())
 }

@@ -75,8 +75,17 @@ impl Rank {
 /// All that is refused.
 pub fn requests(world: &World, way: Scenario) -> Result<Done, HaloError> {
     let mut rank = Rank::new(world, way.kind)?;
-    let misuses =
-        [unmatched, wildcards, out_of_turn, by_the_host, elsewhere, sections_in_use, of_others, freed];
+    let misuses = [
+        unmatched,
+        wildcards,
+        out_of_turn,
+        by_the_host,
+        elsewhere,
+        of_a_queue_that_is_gone,
+        sections_in_use,
+        of_others,
+        freed,
+    ];
     misuses.into_iter().try_for_each(|misuse| misuse(world, &mut rank))?;
     Ok(Done::default())
 }
@@ -84,8 +93,7 @@ pub fn requests(world: &World, way: Scenario) -> Result<Done, HaloError> {
 /// A batch of which one request is not matched is refused as a whole.
 fn unmatched(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
     let queue = rank.queue();
-    let [matched, other] = rank.matched(1)?;
-    drop(other);
+    let [matched, mut other] = rank.matched(1)?;
     let [unmatched, _] = rank.ring(2)?;
     let peer = (world.rank() + world.size() - 1) % world.size();
     let mut batch = [matched, unmatched];
@@ -98,7 +106,15 @@ fn unmatched(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
     assert!(!batch[0].is_active() && !batch[1].is_active());
     // Nor is its section held.
     rank.arrived.with_host_mut(line(8).whole(), |_| ())?;
-    drop(batch);
+    queue.enqueue_start(&mut batch[0])?;
+    queue.enqueue_start(&mut other)?;
+    assert_eq!(queue.enqueue_wait_all(&mut batch), Err(expected("enqueue_wait_all")));
+    // Those that were started still have their waits before them.
+    queue.enqueue_wait(&mut batch[0])?;
+    queue.enqueue_wait(&mut other)?;
+    queue.wait()?;
+    rank.arrived.with_host_mut(line(8).whole(), |mut all| all.fill(0.0))?;
+    drop((batch, other));
     let mut right = rank.matched(3)?;
     rank.exchange(&queue, &mut right)
 }
@@ -208,6 +224,43 @@ fn elsewhere(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
     rank.arrived.with_host_mut(line(8).whole(), |mut all| all.fill(0.0))?;
     // The next start may be on another one.
     rank.exchange(&other, &mut requests)
+}
+
+/// A queue that is dropped leaves its work on the stream. What was started on it and not waited for can neither be waited
+/// for nor be started or freed any more, and keeps its section.
+fn of_a_queue_that_is_gone(world: &World, rank: &mut Rank) -> Result<(), HaloError> {
+    // Its sections are lost.
+    let mut rank = Rank::new(world, rank.stream.kind())?;
+    let mut requests = rank.matched(1)?;
+    let queue = rank.queue();
+    queue.enqueue_start_all(&mut requests)?;
+    queue.enqueue_wait_all(&mut requests)?;
+    drop(queue);
+    rank.stream.synchronize()?;
+    let peer = (world.rank() + world.size() - 1) % world.size();
+    assert_eq!(rank.arrived.copy_out(line(8).whole())?, vec![1.0 + peer as f64; 8]);
+    rank.arrived.with_host_mut(line(8).whole(), |mut all| all.fill(0.0))?;
+    let other = rank.queue();
+    rank.exchange(&other, &mut requests)?;
+
+    let queue = rank.queue();
+    let owner = queue.id();
+    queue.enqueue_start_all(&mut requests)?;
+    drop(queue);
+    let request = format!("receive from rank {peer} with tag 1");
+    let wrong = Error::WrongQueue { call: "enqueue_wait", request, owner, used: other.id() };
+    assert_eq!(other.enqueue_wait(&mut requests[0]), Err(wrong));
+    for request in requests {
+        let (mut request, error) = request.free().expect_err("it has been started");
+        refused(Err::<(), _>(error), "PersistentRequest::free", "enqueue its wait");
+        refused(other.enqueue_start(&mut request), "enqueue_start", "enqueue its wait first");
+    }
+    // Nor do their ends give the sections back.
+    let receives = rank.arrived.copy_out(line(8).whole()).map(drop);
+    assert!(matches!(receives, Err(Error::InUse { by: "a receive on a queue", .. })), "{receives:?}");
+    let sends = rank.out.with_host_mut(line(8).whole(), |_| ());
+    assert!(matches!(sends, Err(Error::InUse { by: "a send on a queue", .. })), "{sends:?}");
+    Ok(world.barrier()?)
 }
 
 /// Sections are held from the start to the wait.
