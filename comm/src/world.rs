@@ -20,7 +20,8 @@ use std::time::Duration;
 /// the last of a world and its exchanges blocks until all ranks do so, up to the time-out, unless one has failed.
 ///
 /// The first failure of any rank is seen by the waits of all others, which then end with
-/// [`Error::PeerFailed`].
+/// [`Error::PeerFailed`]. So do those for a rank whose process has ended without dropping its world, with status 0 too,
+/// but where the application itself finalises MPI (`World::from_mpi_comm`): then only the time-out tells.
 #[derive(Clone)]
 pub struct World {
     shared: Rc<Shared>,

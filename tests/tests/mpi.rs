@@ -14,6 +14,8 @@ use streamhalo_tests::{Amount, Cell, Outcome, on_ranks, try_cells};
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a job may take that fails at once: it includes starting all processes, on a busy machine.
 const SOON: Duration = Duration::from_secs(15);
+/// What is said of a rank that has ended with status 0.
+const EXITED: &str = "its process exited without dropping its world";
 /// The libraries' files, the preferred first.
 const LIBRARIES: [&str; 3] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpi.so.40"];
 
@@ -116,6 +118,47 @@ fn a_rank_that_exits_ends_the_others() {
     });
 }
 
+/// Status 0 is no success while the others wait for it.
+#[test]
+fn a_rank_that_exits_well_in_the_middle_ends_the_others() {
+    with_each_launcher(|launcher| {
+        for is_funneled in [false, true] {
+            let ended = failure(launcher, 2, &["quit"], is_funneled);
+            assert_says(&ended, &["rank 1 failed", EXITED]);
+        }
+    });
+}
+
+/// Whatever they wait for. Libraries take turns with that; who has been told may end well.
+#[test]
+fn who_waits_for_a_rank_that_exits_well_is_told() {
+    const WAITS: [&str; 8] =
+        ["message", "room", "notification", "epoch", "queue", "match", "barrier", "allreduce"];
+    with_launchers(|launchers| {
+        for (index, wait) in WAITS.into_iter().enumerate() {
+            let launcher = &launchers[index % launchers.len()];
+            for fabric in if index < launchers.len() { &["mpi", "shm+mpi"][..] } else { &["mpi"] } {
+                let mut command = command(launcher, 2, &["quit", wait]);
+                command.env("STREAMHALO_FABRIC", fabric);
+                if index % 2 == 1 {
+                    command.env("STREAMHALO_MPI_THREADS", "funneled");
+                }
+                let ended = run(vec![command], LIMIT);
+                let what = format!("{wait} over {fabric} with {}", launcher.library);
+                assert!(ended.is_success() && ended.took < SOON, "{what}: {ended:#?}");
+                assert_says(&ended, &["rank 0 was told", EXITED]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_exits_well_when_nobody_wants_anything_of_it_fails_nobody() {
+    with_each_launcher(|launcher| {
+        succeeds_within(SOON, launcher, 2, "quit-late");
+    });
+}
+
 #[test]
 fn ranks_that_exit_well_may_leave_their_worlds() {
     with_each_launcher(|launcher| succeeds(launcher, 2, "leaked"));
@@ -166,14 +209,18 @@ fn a_world_may_be_dropped_by_the_end_of_its_thread() {
     with_all_launchers_at_once(|launcher| succeeds(launcher, 2, "at-thread-end"));
 }
 
-/// With a progress thread, and without one.
 fn succeeds(launcher: &Launcher, ranks: usize, mode: &str) {
+    succeeds_within(LIMIT, launcher, ranks, mode);
+}
+
+/// With a progress thread, and without one.
+fn succeeds_within(limit: Duration, launcher: &Launcher, ranks: usize, mode: &str) {
     for is_funneled in [false, true] {
         let mut command = command(launcher, ranks, &[mode]);
         if is_funneled {
             command.env("STREAMHALO_MPI_THREADS", "funneled");
         }
-        let ended = run(vec![command], LIMIT);
+        let ended = run(vec![command], limit);
         assert!(ended.is_success() && ended.left_behind == 0, "{}: {ended:#?}", launcher.library);
     }
 }

@@ -214,7 +214,8 @@ impl Carrier {
     /// Ends the thread, unless the job has failed: it may then be in a call that never returns. So it may where a
     /// library waits for a peer that has gone without a word, which is a failure as well.
     pub(crate) fn stop(&self) {
-        if !self.stop_until(Instant::now() + PATIENCE) && self.abort.failure().is_none() {
+        let has_failed = || self.abort.failure().is_some();
+        if !self.stop_until(Instant::now() + PATIENCE, &has_failed) && self.abort.failure().is_none() {
             let seconds = PATIENCE.as_secs();
             self.abort.raise(self.rank, &format!("its progress thread has not returned for {seconds} s"));
         }
@@ -223,12 +224,12 @@ impl Carrier {
         }
     }
 
-    /// Asks the thread to end; whether it has by then. Nobody waits for one of a job that has failed.
-    pub(crate) fn stop_until(&self, end: Instant) -> bool {
+    /// Asks the thread to end; whether it has by then. Nobody waits any more once `is_vain` says so.
+    pub(crate) fn stop_until(&self, end: Instant, is_vain: &dyn Fn() -> bool) -> bool {
         self.stop.store(true, Ordering::Release);
         let mut thread = lock(&self.thread);
         while thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            if self.abort.failure().is_some() || Instant::now() > end {
+            if is_vain() || Instant::now() > end {
                 return false;
             }
             std::thread::sleep(NAP);

@@ -42,6 +42,8 @@ mod wait;
 mod wire;
 mod word;
 
+#[cfg(target_os = "linux")]
+pub(crate) use abort::EXITED;
 pub(crate) use abort::{Abort, to_blame};
 pub(crate) use bells::Bells;
 pub(crate) use bytes::{bytes_of, bytes_of_mut, elements_of_mut};

@@ -40,7 +40,7 @@ pub use installed::installed;
 pub use launcher::{Launched, launched};
 pub(crate) use request::Request;
 pub(crate) use request_set::RequestSet;
-pub(crate) use start::ThreadLevel;
+pub(crate) use start::{LastWord, ThreadLevel};
 pub(crate) use window::{Group, Window};
 
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@ use super::abi::{Constants, Handle};
 use super::table::{RECORD, Table};
 use super::{Mpi, unavailable};
 use crate::error::{Error, Result};
-use crate::fabric::{Abort, Carrier};
+use crate::fabric::{Abort, Carrier, EXITED};
 use crate::locks::lock;
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -78,16 +78,25 @@ struct Handlers {
     windows: Handle,
 }
 
-/// Whether the job has failed, so that others may never come to finalise.
+/// Whether the job has failed, so that others may never come to what waits for all.
 static POISONED: AtomicBool = AtomicBool::new(false);
-/// Worlds that are not dropped yet.
+/// Whether they may never come to finalise either, as those do whose process has ended with status 0.
+static BROKEN: AtomicBool = AtomicBool::new(false);
+/// Worlds that are not dropped yet, or had failed when they were.
 static WORLDS: Mutex<Vec<Entered>> = Mutex::new(Vec::new());
 
-/// Where a world tells its failures, and who calls MPI for it.
+/// Where a world tells its failures, who calls MPI for it, and who tells its ranks when the process ends.
 #[derive(Debug)]
 struct Entered {
     abort: Abort,
     carrier: Arc<Carrier>,
+    last: Arc<dyn LastWord>,
+}
+
+/// Tells the other ranks of a world.
+pub(crate) trait LastWord: fmt::Debug + Send + Sync {
+    /// That the process of this one ends with status 0 and without dropping it. Waits a moment at most.
+    fn tell_exit(&self);
 }
 
 fn worlds() -> MutexGuard<'static, Vec<Entered>> {
@@ -230,21 +239,33 @@ impl Mpi {
     /// Notes that the job has failed. What would wait for other ranks is then left out, and a process whose
     /// MPI was initialised here ends the whole job when it exits: finalising would hang.
     pub(crate) fn poison(&self) {
+        BROKEN.store(true, Ordering::Release);
         POISONED.store(true, Ordering::Release);
     }
 
-    /// Notes that a world begins, where its failures are told, and who calls MPI for it. A process that ends with an
-    /// error while it has one leaves the others in the middle of something, and ends the job.
-    pub(crate) fn enter(&self, abort: Abort, carrier: Arc<Carrier>) {
-        worlds().push(Entered { abort, carrier });
+    /// As [`Mpi::poison`], by what a rank has done. One whose process has ended with status 0 finalises, and so can this one.
+    pub(crate) fn poison_by(&self, operation: &str) {
+        if operation == EXITED {
+            POISONED.store(true, Ordering::Release);
+        } else {
+            self.poison();
+        }
+    }
+
+    /// Notes that a world begins, where its failures are told, who calls MPI for it, and who tells its ranks that this process
+    /// ends well. One that ends with an error while it has a world leaves the others in the middle of something, and ends
+    /// the job.
+    pub(crate) fn enter(&self, abort: Abort, carrier: Arc<Carrier>, last: Arc<dyn LastWord>) {
+        worlds().push(Entered { abort, carrier, last });
     }
 
     /// Notes that a world is dropped.
     pub(crate) fn leave(&self, abort: &Abort) {
-        if abort.failure().is_some() {
-            self.poison();
+        match abort.failure() {
+            // Nobody has waited for its progress thread: the end of the process does.
+            Some((_, operation)) => self.poison_by(&operation),
+            None => worlds().retain(|world| !world.abort.is(abort)),
         }
-        worlds().retain(|world| !world.abort.is(abort));
     }
 
     /// Whether [`Mpi::poison`] was called, or a world has failed. Nothing should be called then that can
@@ -260,12 +281,18 @@ impl Mpi {
     }
 }
 
+/// Whether others may never come to finalise.
+fn is_broken() -> bool {
+    let by_other = |world: &Entered| world.abort.failure().is_some_and(|(_, operation)| operation != EXITED);
+    BROKEN.load(Ordering::Acquire) || worlds().iter().any(by_other)
+}
+
 /// Whether nobody calls MPI any more for worlds that were not dropped, within some patience.
 fn have_stopped() -> bool {
     let end = Instant::now() + PATIENCE;
     // Not with the list locked: what a carrier does last may look at it.
     let carriers: Vec<_> = worlds().iter().map(|world| world.carrier.clone()).collect();
-    let have_stopped = carriers.iter().all(|carrier| carrier.stop_until(end));
+    let have_stopped = carriers.iter().all(|carrier| carrier.stop_until(end, &is_broken));
     if !have_stopped {
         // There is nobody left to return an error to.
         eprintln!(
@@ -274,6 +301,21 @@ fn have_stopped() -> bool {
         );
     }
     have_stopped
+}
+
+/// Tells whoever may wait for this process, which ends well, that it waits in vain.
+fn tell_exit(mpi: &Mpi) {
+    let all_may_call = matches!(mpi.started.level.get(), Some(Ok(ThreadLevel::Multiple)));
+    if !all_may_call && !mpi.is_main_thread().unwrap_or(false) {
+        return;
+    }
+    // Whoever has ended before has told.
+    let untold: Vec<_> = worlds()
+        .iter()
+        .filter(|world| world.abort.failure().is_none())
+        .map(|world| world.last.clone())
+        .collect();
+    untold.iter().for_each(|last| last.tell_exit());
 }
 
 #[cfg(not(target_env = "gnu"))]
@@ -287,7 +329,7 @@ extern "C" fn end(status: c_int, _argument: *mut c_void) {
     if !mpi.is_running() {
         return;
     }
-    if mpi.is_poisoned() || (status != 0 && !worlds().is_empty()) || !have_stopped() {
+    if is_broken() || (status != 0 && !worlds().is_empty()) || !have_stopped() {
         std::thread::sleep(LAST_WORDS);
         let status = if status == 0 { 1 } else { status };
         // Another thread may be in a call that never returns, and keep the library to itself.
@@ -299,6 +341,7 @@ extern "C" fn end(status: c_int, _argument: *mut c_void) {
         let _ = mpi.abort(status);
         return;
     }
+    tell_exit(mpi);
     let table: &Table = &mpi.table;
     // SAFETY: MPI is running, was initialised here, and nothing of ours runs after the process's exit. There is
     // nobody left to tell of an error.

@@ -43,7 +43,7 @@ impl MpiBootstrap {
         // No thread is started for it: the host looks in its waits, until there is a thread anyway.
         carrier.add(Box::new(NewsCheck(news.clone())));
         let (meetings, was_told) = (AtomicU64::new(0), AtomicBool::new(false));
-        mpi.enter(abort, carrier.clone());
+        mpi.enter(abort, carrier.clone(), news.clone());
         Ok(Arc::new(Self { mpi, communicators, rank, size, meetings, memory, news, carrier, was_told }))
     }
 
@@ -102,7 +102,7 @@ impl Bootstrap for MpiBootstrap {
         self.memory.abort()
     }
 
-    fn tell_failure(&self, _rank: usize, _operation: &str) {
+    fn tell_failure(&self, _rank: usize, operation: &str) {
         if self.was_told.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -112,8 +112,9 @@ impl Bootstrap for MpiBootstrap {
             // Nobody else can be told of a failure to tell.
             let _ = self.news.check();
         }
-        // Finalising would wait for those who never come.
-        self.mpi.poison();
+        // Finalising would wait for those who never come. What comes of the first failure is none of its own.
+        let first = self.memory.abort().failure();
+        self.mpi.poison_by(first.as_ref().map_or(operation, |(_, first)| first));
     }
 
     fn partings(&self) -> &Arc<Partings> {

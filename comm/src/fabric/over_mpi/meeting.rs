@@ -60,7 +60,11 @@ impl MpiMeeting {
             let _ = self.failed.set(error.clone());
             if self.attendance.is_some() {
                 // Whoever did not come to this call will not come to the end either, which waits for all.
-                self.communicator.mpi().poison();
+                let mpi = self.communicator.mpi();
+                match error {
+                    Error::PeerFailed { operation, .. } => mpi.poison_by(operation),
+                    _ => mpi.poison(),
+                }
             }
         }
         decode(&all?, header)

@@ -5,13 +5,13 @@
 
 use crate::error::{Error, Result};
 use crate::fabric::carrier::Carried;
-use crate::fabric::mpi::{Communicator, Request};
-use crate::fabric::{Abort, Parted, Partings, WaitContext, any_other};
+use crate::fabric::mpi::{Communicator, LastWord, Request};
+use crate::fabric::{Abort, EXITED, Grace, Parted, Partings, WaitContext, any_other};
 use crate::locks::lock;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// On a communicator of their own.
 const NEWS: i32 = 2;
@@ -19,14 +19,19 @@ const NEWS: i32 = 2;
 const TEXT_LENGTH: usize = 500;
 /// How many words are told of at once, likewise.
 const WORDS: usize = 64;
-/// For how long a rank that has failed waits until the others are told.
+/// For how long a rank that has failed, or ends, waits until the others are told.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// What a rank tells others, at any time.
 #[derive(Debug, Serialize, Deserialize)]
 enum Notice {
-    Failed { rank: u32, text: String },
+    Failed {
+        rank: u32,
+        text: String,
+    },
     Parted(Parted),
+    /// The process of the sender ends with status 0, and has not dropped its world.
+    Exited,
 }
 
 /// Hears what other ranks tell, and tells them.
@@ -36,6 +41,8 @@ pub(super) struct News {
     abort: Abort,
     partings: Arc<Partings>,
     was_told: AtomicBool,
+    /// The first rank whose process has ended, and how long is listened yet for what it has told before.
+    exited: OnceLock<(usize, Mutex<Grace>)>,
     /// How many messages this rank has begun to send to each, and how many of each it has heard.
     told: Vec<AtomicU32>,
     heard: Vec<AtomicU32>,
@@ -46,9 +53,10 @@ pub(super) struct News {
 impl News {
     /// Over a communicator of `size` ranks that nobody else uses.
     pub(super) fn new(communicator: Communicator, size: usize, abort: Abort) -> Arc<Self> {
-        let (partings, was_told, sent) = (Arc::default(), AtomicBool::new(false), Mutex::default());
+        let (partings, was_told) = (Arc::default(), AtomicBool::new(false));
+        let (exited, sent) = (OnceLock::new(), Mutex::default());
         let [told, heard] = [(); 2].map(|()| (0..size).map(|_| AtomicU32::new(0)).collect());
-        Arc::new(Self { communicator, abort, partings, was_told, told, heard, sent })
+        Arc::new(Self { communicator, abort, partings, was_told, exited, told, heard, sent })
     }
 
     /// How many messages each rank has sent to this one. Collective, when nobody tells anything any more; blocks.
@@ -80,7 +88,7 @@ impl News {
     /// Hears what has come, and tells of a failure that this rank knows of and the others may not.
     pub(super) fn check(&self) -> Result<()> {
         match self.abort.failure() {
-            None => self.hear(),
+            None => self.hear().map(|()| self.miss_exited()),
             Some(_) if self.was_told.swap(true, Ordering::Relaxed) => Ok(()),
             Some((rank, operation)) => self.tell_failure(rank, &operation),
         }
@@ -116,6 +124,7 @@ impl News {
             self.heard[found.source].fetch_add(1, Ordering::Relaxed);
             match postcard::from_bytes(&message).map_err(unreadable)? {
                 Notice::Parted(parted) => self.partings.hear(found.source, &parted),
+                Notice::Exited => drop(self.exited.set((found.source, Mutex::default()))),
                 Notice::Failed { rank, text } => {
                     // Whoever has told this rank tells all.
                     self.was_told.store(true, Ordering::Relaxed);
@@ -127,12 +136,26 @@ impl News {
         Ok(())
     }
 
+    /// Takes it for a failure that a process has ended, once what it has sent before has had the time to come: whoever has
+    /// had all that it waits for may be about to end as well.
+    fn miss_exited(&self) {
+        let Some((rank, grace)) = self.exited.get() else { return };
+        if lock(grace).is_over() && self.abort.failure().is_none() {
+            // It has told all.
+            self.was_told.store(true, Ordering::Relaxed);
+            self.abort.raise(*rank, EXITED);
+        }
+    }
+
     fn tell_failure(&self, rank: usize, operation: &str) -> Result<()> {
         let text = operation.chars().take(TEXT_LENGTH).collect();
-        let told = Notice::Failed { rank: rank as u32, text };
+        self.tell_all(&Notice::Failed { rank: rank as u32, text })
+    }
+
+    fn tell_all(&self, told: &Notice) -> Result<()> {
         let own = self.communicator.rank()?;
         let mut peers = (0..self.communicator.size()?).filter(|peer| *peer != own);
-        peers.try_for_each(|peer| self.tell(peer, &told))
+        peers.try_for_each(|peer| self.tell(peer, told))
     }
 
     /// Whether the library may be called for what can be left out.
@@ -162,6 +185,17 @@ impl News {
         // What cannot be asked may still be on its way.
         sent.retain_mut(|(request, _)| !matches!(request.test(), Ok(Some(_))));
         Ok(())
+    }
+}
+
+impl LastWord for News {
+    fn tell_exit(&self) {
+        // Nobody can be told that this cannot be told.
+        let _ = self.tell_all(&Notice::Exited);
+        let end = Instant::now() + MOMENT;
+        while self.settle().is_ok() && !lock(&self.sent).is_empty() && Instant::now() < end {
+            std::thread::yield_now();
+        }
     }
 }
 

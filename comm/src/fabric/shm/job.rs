@@ -3,7 +3,7 @@
 use super::segment::Segment;
 use super::{Exit, LAUNCHER_VARIABLE, RANK_VARIABLE, SEGMENT_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
-use crate::fabric::MOST_RANKS;
+use crate::fabric::{EXITED, MOST_RANKS};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
@@ -112,7 +112,7 @@ impl Job {
                 ended[rank] = Some(status);
                 if status.success() && self.segment.is_joined(rank) {
                     // The others are told, and may be through with it: then nothing has failed.
-                    self.segment.abort().raise(rank, "its process exited without dropping its world");
+                    self.segment.abort().raise(rank, EXITED);
                 }
                 if !status.success() && first_failure.is_none() {
                     let (reason, code) = describe(status);

@@ -4,11 +4,13 @@ use super::modes::{Outcome, small_grid};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
-use streamhalo::comm::Error;
 use streamhalo::comm::backend::{Direct, ExchangeSpec, MessageSpec, Slot, match_exchange};
 use streamhalo::comm::device::{Buffer, Extents, Move, MoveTable};
+use streamhalo::comm::queue::{Queue, match_one};
+use streamhalo::comm::window::{ActiveOptions, Group, Window};
+use streamhalo::comm::{Communicator, Error, Source, Tag};
 use streamhalo::prelude::*;
-use streamhalo::{ElementType, StreamKind};
+use streamhalo::{ElementType, Op, StreamKind};
 use streamhalo_tests::stream_of;
 
 const BYTES: usize = 64;
@@ -83,5 +85,77 @@ pub(crate) fn in_other_thread() -> Outcome {
         Err(Error::FabricUnavailable { reason, .. }) => println!("refused: {reason}"),
         other => return Err(format!("another thread makes a world: {other:?}").into()),
     }
+    Ok(())
+}
+
+/// The last rank ends its process with status 0 while rank 0 waits for it, and is told so.
+pub(crate) fn quit(world: &World, wait: &str) -> Outcome {
+    let (rank, last) = (world.rank(), world.size() - 1);
+    let stream = stream_of(world, StreamKind::Inline)?;
+    let communicator = Communicator::new(world)?;
+    let line = Extents { points: [1, 1, 40_000], components: 1 };
+    let buffer = Buffer::<f64>::zeros(world, &stream, line)?;
+    let section = buffer.section(0..40_000)?;
+    let notified = Window::allocate::<f64>(world, &stream, 8)?;
+    let active = Window::active(world, &section, ActiveOptions::default())?;
+    let queue = Queue::new(&stream);
+    let mut request = if rank == 0 {
+        communicator.recv_init(&section, last, 1)?
+    } else {
+        communicator.send_init(&section, 0, 1)?
+    };
+    if wait == "queue" && [0, last].contains(&rank) {
+        match_one(&mut request)?;
+    }
+    world.barrier()?;
+    if rank == last {
+        // It is waited for by then.
+        std::thread::sleep(Duration::from_millis(300));
+        std::process::exit(0);
+    }
+    let mut values = vec![0.0; 40_000];
+    let waited = match wait {
+        "message" => communicator.recv(&mut values, last, 2).map(drop),
+        "room" => communicator.send(&values, last, 2),
+        "notification" => {
+            let mut notification = notified.notify_init(Source::Any, Tag::Any, 1)?;
+            notification.start()?;
+            notification.wait().map(drop)
+        }
+        "epoch" => {
+            active.post(&Group::new(world, &[last])?)?;
+            active.wait()
+        }
+        "queue" => {
+            queue.enqueue_start(&mut request)?;
+            queue.enqueue_wait(&mut request)?;
+            queue.wait()
+        }
+        "match" => match_one(&mut request),
+        "barrier" => world.barrier(),
+        "allreduce" => communicator.allreduce(&mut values, Op::Sum),
+        other => return Err(format!("nobody waits for `{other}`").into()),
+    };
+    match waited {
+        Err(Error::PeerFailed { rank: blamed, operation }) if blamed == last => {
+            println!("rank {rank} was told: {operation}");
+            Ok(())
+        }
+        other => Err(format!("rank {last} has ended, and this is said of it: {other:?}").into()),
+    }
+}
+
+/// The last rank sends all that the others want of it, and ends its process with status 0. They have what they want, and drop
+/// their worlds.
+pub(crate) fn quit_late(world: &World) -> Outcome {
+    let last = world.size() - 1;
+    let communicator = Communicator::new(world)?;
+    if world.rank() == last {
+        (0..last).try_for_each(|peer| communicator.send(&[7_i32], peer, 1))?;
+        std::process::exit(0);
+    }
+    let mut come = [0_i32];
+    communicator.recv(&mut come, last, 1)?;
+    assert_eq!(come, [7]);
     Ok(())
 }

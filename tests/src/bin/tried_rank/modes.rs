@@ -29,6 +29,8 @@ pub(super) type Outcome = Result<(), Box<dyn Error>>;
 /// - `forever`: exchanges until something ends it, and says when it has begun.
 /// - `kernel`, `main`: the last rank panics in a kernel, or in its own code, and the others exchange.
 /// - `exit`, `quit`: the last rank ends its process with status 1, or 0, while the others exchange.
+/// - `quit WAIT`: it does so with 0 while rank 0 waits for it (`ending::quit`), which prints what it is told.
+/// - `quit-late`: it does so once it has had all and sent all, and the others take it and drop their worlds.
 /// - `leaked`: all ranks end their processes with status 0 after some exchanges, and drop nothing.
 /// - `worlds NUMBER`: makes so many worlds, one after the other, each with parts, exchanges and windows.
 /// - `two-worlds`: has two of them at once, of which others may come to the second when this rank is still at the first.
@@ -79,6 +81,8 @@ pub(crate) fn run(mode: &str, arguments: &[&str]) -> Outcome {
         }
         ("exit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 1)),
         ("quit", []) => forever(&World::from_env()?, &mut |world, _| end_the_last(world, 0)),
+        ("quit", [wait]) => super::ending::quit(&World::from_env()?, wait),
+        ("quit-late", []) => super::ending::quit_late(&World::from_env()?),
         ("leaked", []) => forever(&World::from_env()?, &mut |world, _| {
             world.barrier()?;
             std::process::exit(0)
