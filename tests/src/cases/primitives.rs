@@ -59,7 +59,7 @@ impl Subject {
             Subject::Backend(_) => return super::cases_for(ranks, at_length),
             Subject::Primitive(row, _) => match row.name {
                 "messages" => two_sided(&mut list, at_length),
-                "notified-access" => notified(&mut list, ranks, at_length),
+                "notified-access" => notified(&mut list, at_length),
                 "active-target" => windows(&mut list, at_length),
                 "enqueued-collectives" => enqueued_collectives(&mut list, at_length),
                 "queues" => requests(&mut list, ranks, at_length),
@@ -98,7 +98,7 @@ fn two_sided(list: &mut List, at_length: bool) {
     }
 }
 
-fn notified(list: &mut List, ranks: usize, at_length: bool) {
+fn notified(list: &mut List, at_length: bool) {
     list.add("a ping-pong of notified puts", notify::ping_pong);
     list.add("notifications by source, tag and wildcards", notify::wildcards);
     list.add("one request for many notifications", |world, way| notify::counting(world, way, 7));
@@ -114,11 +114,8 @@ fn notified(list: &mut List, ranks: usize, at_length: bool) {
     list.add("notified accesses that are refused", notify::refusals);
     list.add_of_any_stream("a receiver that never reads", misused::full_ring);
     list.add("a rank that drops its window", leaving::windows);
-    // Others have nothing to do in it.
-    if ranks == 2 {
-        list.add_of_any_stream("a target that never serves", misused::never_served);
-    }
     if at_length {
+        list.add_of_any_stream("a target that never serves", misused::never_served);
         list.add("notified accumulates", |world, way| notify::accumulates::<i32>(world, way, 3_000));
         list.add("notified accumulates", |world, way| notify::accumulates::<i64>(world, way, 1));
         list.add("notified accumulates", |world, way| notify::accumulates::<f32>(world, way, 3_000));
