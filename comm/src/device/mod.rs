@@ -31,6 +31,7 @@ mod peers;
 mod period;
 mod pitched;
 mod queue;
+mod raised;
 mod recorded;
 mod section;
 mod select;

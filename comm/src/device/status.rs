@@ -100,9 +100,16 @@ impl Status {
         Err(error.clone().expect("a failed stream has an error"))
     }
 
-    /// The first error, if an operation has failed and nobody has been given it.
-    pub(super) fn untold(&self) -> Option<Error> {
-        if self.is_told.load(Ordering::Relaxed) { None } else { self.result().err() }
+    /// Writes the first error to standard error, if there is one that nobody has been given. A rank that panics has more to
+    /// say.
+    pub(super) fn say_untold(&self) {
+        if self.is_told.load(Ordering::Relaxed) || std::thread::panicking() {
+            return;
+        }
+        if let Err(error) = self.result() {
+            let rank = self.context.rank;
+            eprintln!("rank {rank}: a stream was dropped that had failed, and nobody had asked it: {error}");
+        }
     }
 
     /// The stream's part in a timeline, if one is kept.

@@ -7,6 +7,7 @@ use super::host::{lane, worker::Worker};
 use super::operation::{HostFunction, HostKernel, Operation, ReadySend, SignalSet, TriggeredSend, WaitSet};
 use super::panics::caught;
 use super::peers::Sharing;
+use super::raised::Raised;
 use super::section::View;
 use super::standing::Reading;
 use super::status::{Event, Status};
@@ -66,30 +67,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // With all that is on it.
         drop(self.worker.take());
-        if let Some(error) = self.status.untold().filter(|_| !std::thread::panicking()) {
-            let rank = self.status.context.rank;
-            eprintln!("rank {rank}: a stream was dropped that had failed, and nobody had asked it: {error}");
-        }
-    }
-}
-
-/// Sets a flag until it is dropped.
-struct Raised<'f> {
-    flag: &'f Cell<bool>,
-    before: bool,
-}
-
-impl<'f> Raised<'f> {
-    #[inline]
-    fn new(flag: &'f Cell<bool>, value: bool) -> Self {
-        Self { flag, before: flag.replace(value) }
-    }
-}
-
-impl Drop for Raised<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.flag.set(self.before);
+        self.status.say_untold();
     }
 }
 
