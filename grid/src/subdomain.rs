@@ -177,7 +177,7 @@ impl<const D: usize> Subdomain<D> {
     /// let grid = GlobalGrid::new([8, 8], [false, true])?;
     /// let here = Partition::with_layout(&grid, [2, 1], 2)?.subdomain(0, [3, 3])?;
     /// assert_eq!(here.owned(Entity::Cell), IndexBox::new([3, 3], [7, 11]));
-    /// // Two steps follow one exchange of three layers with a rule that reads one around: the first of them.
+    /// // Three steps follow an exchange of three layers, by a rule that reads one around: the first computes two of them.
     /// assert_eq!(here.outer(Entity::Cell, 2), IndexBox::new([3, 1], [9, 13]));
     /// # Ok::<(), streamhalo_grid::GridError>(())
     /// ```
