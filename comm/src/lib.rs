@@ -121,6 +121,7 @@ mod names;
 mod pinning;
 mod primitive;
 pub mod queue;
+mod room;
 mod shares;
 mod source;
 pub mod timeline;
@@ -137,5 +138,7 @@ pub use error::{Error, Result};
 pub use names::nearest;
 pub use pinning::Pinned;
 pub use primitive::{By, PRIMITIVES, PrimitiveRow};
+#[doc(hidden)]
+pub use room::room_for;
 pub use source::{Source, Status, Tag};
 pub use world::{World, WorldOptions};

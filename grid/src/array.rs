@@ -180,8 +180,66 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// # Panics
     /// Where there is no such axis.
     pub fn boundary_writer(&mut self, axis: usize, side: Side) -> Result<Writer<'_, T>, GridError> {
+        let beyond = self.beyond(axis, side)?;
+        Ok(self.buffer.writer(beyond)?)
+    }
+
+    /// For a boundary condition that is made of the field's own interior, such as one without a flux or a mirror: for one
+    /// kernel, read access to what [`Array::reader`] gives but the ghosts beyond that boundary, and write access to those, as
+    /// [`Array::boundary_writer`] gives it. Where several axes have boundaries one is done after the other, and the corners
+    /// come with the later ones. Does not block.
+    ///
+    /// ```
+    /// use streamhalo_comm::World;
+    /// use streamhalo_comm::device::{Device, Rows, RowsMut, Tile};
+    /// use streamhalo_grid::{Array, Entity, GlobalGrid, GridError, Side};
+    ///
+    /// # fn main() -> Result<(), GridError> {
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?;
+    /// let grid = GlobalGrid::new([4], [false])?.partition(&world)?.local(1)?;
+    /// let mut heat = Array::<f64, 1>::zeros(&grid, Entity::Cell, &stream)?;
+    /// heat.fill(|[x], _| (x + 1) as f64)?;
+    /// for side in [Side::Low, Side::High] {
+    ///     let Some(beyond) = grid.beyond(Entity::Cell, 0, side) else { continue }; // a neighbour is there
+    ///     stream.launch(
+    ///         "no flux",
+    ///         beyond.tile(),
+    ///         heat.inside_and_boundary(0, side)?,
+    ///         move |tile: Tile, (inside, mut ghosts): (Rows<'_, f64>, RowsMut<'_, f64>)| {
+    ///             let next = if side == Side::Low { tile.end[2] } else { tile.start[2] - 1 };
+    ///             ghosts.row(0, 0).fill(inside.span(0, 0, next..next + 1)[0]);
+    ///         },
+    ///     )?;
+    /// }
+    /// assert_eq!(heat.copy_with_ghosts()?.as_slice(), Some(&[1.0, 1.0, 2.0, 3.0, 4.0, 4.0][..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Array::boundary_writer`].
+    ///
+    /// # Panics
+    /// Where there is no such axis.
+    pub fn inside_and_boundary(
+        &mut self,
+        axis: usize,
+        side: Side,
+    ) -> Result<(Reader<'_, T>, Writer<'_, T>), GridError> {
+        let beyond = self.beyond(axis, side)?;
+        let mut inside = self.readable();
+        match (side, 3 - D + axis) {
+            (Side::Low, axis) => inside.start[axis] = inside.start[axis].max(beyond.end[axis]),
+            (Side::High, axis) => inside.end[axis] = inside.end[axis].min(beyond.start[axis]),
+        }
+        Ok(self.buffer.reader_and_writer(inside, beyond)?)
+    }
+
+    /// The ghosts beyond a boundary.
+    fn beyond(&self, axis: usize, side: Side) -> Result<Tile, GridError> {
         let beyond = self.grid.beyond(self.entity, axis, side).ok_or(GridError::NoBoundary { axis, side })?;
-        Ok(self.buffer.writer(beyond.tile())?)
+        Ok(beyond.tile())
     }
 
     /// Lends the owned entries to the host: shape `[axis 0, .., x]`, with the component as a last
@@ -290,6 +348,11 @@ impl<T: Element, const D: usize> Array<T, D> {
             shape.push(self.components());
         }
         Ok(ArrayD::from_shape_vec(IxDyn(&shape), elements).expect("the shape is that of what was copied"))
+    }
+
+    /// The owned entries as [`Array::owned`] orders them. Blocks as that does.
+    pub(crate) fn copy_owned(&self) -> Result<Vec<T>, GridError> {
+        Ok(self.buffer.copy_out(self.owned_box().tile())?)
     }
 
     fn check_ghosts(&self, call: &'static str) -> Result<(), GridError> {

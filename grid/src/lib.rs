@@ -73,6 +73,7 @@ pub use ndarray;
 mod alternating;
 mod array;
 mod blocks;
+mod collected;
 mod entity;
 mod error;
 mod exchange_boxes;

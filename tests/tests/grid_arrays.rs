@@ -339,3 +339,162 @@ fn boundary_conditions_that_stay_are_those_of_both_generations() {
         Ok(())
     });
 }
+
+/// Each entry says where it is.
+fn mark(index: &[usize], component: usize) -> i32 {
+    index.iter().fold(component, |mark, index| mark * 100 + index + 1) as i32
+}
+
+/// Collects a field of every entity, with one component and with three.
+fn collected<const D: usize>(
+    world: &World,
+    grid: &LocalGrid<D>,
+    entities: &[Entity],
+) -> Result<(), HaloError> {
+    let last = world.size() - 1;
+    for kind in KINDS {
+        let stream = stream_of(world, kind)?;
+        for (entity, components, root) in
+            entities.iter().flat_map(|entity| [(*entity, 1, 0), (*entity, 3, last)])
+        {
+            let mut field = Array::<i32, D>::with_components(grid, entity, components, &stream)?;
+            field.fill(|index, component| mark(&index, component))?;
+            let whole = field.collect(root)?;
+            assert_eq!(whole.is_some(), world.rank() == root);
+            let Some(whole) = whole else { continue };
+            let mut shape = grid.subdomain().partition().grid().entity_extents(entity).to_vec();
+            shape.extend((components > 1).then_some(components));
+            assert_eq!(whole.shape(), shape, "{entity}");
+            for (index, value) in whole.indexed_iter() {
+                let component = if components > 1 { index[D] } else { 0 };
+                let at: [usize; D] = std::array::from_fn(|axis| index[axis]);
+                assert_eq!(*value, mark(&at, component));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_field_of_all_ranks_is_collected_on_one() {
+    for ranks in [1, 2, 3, 6] {
+        on_ranks(ranks, |world| {
+            let line = GlobalGrid::new([13], [false])?.partition(world)?.local(2)?;
+            collected(world, &line, &[Entity::Cell, Entity::Node])?;
+            let plane = GlobalGrid::new([7, 9], [true, false])?.partition(world)?.local([0, 1])?;
+            collected(world, &plane, &[Entity::Cell, Entity::Node, Entity::Face(0), Entity::Face(1)])?;
+            let space = GlobalGrid::new([4, 5, 7], [false, true, false])?.partition(world)?.local(1)?;
+            collected(world, &space, &[Entity::Cell, Entity::Node, Entity::Face(2), Entity::Edge(1)])
+        });
+    }
+}
+
+/// On all ranks or on none.
+#[test]
+fn a_field_is_collected_on_a_rank_that_all_name() {
+    on_ranks(3, |world| {
+        let stream = stream_of(world, KINDS[0])?;
+        let grid = GlobalGrid::new([9], [true])?.partition(world)?.local(1)?;
+        let field = Array::<u8, 1>::zeros(&grid, Entity::Cell, &stream)?;
+        let refused = field.collect(3).expect_err("there is no rank 3").to_string();
+        assert!(refused.contains("rank 3") && refused.contains("Array::collect"), "{refused}");
+        let refused = field.collect(usize::from(world.rank() == 2)).expect_err("rank 2 names another");
+        let reason = "it named rank 1, and rank 0 named rank 0".into();
+        let expected = Error::CollectiveFailed { call: "Array::collect", rank: 2, reason };
+        assert_eq!(refused, GridError::Communication(expected));
+        assert_eq!(field.collect(2)?.is_some(), world.rank() == 2, "and goes on");
+        Ok(())
+    });
+}
+
+/// Heat that does not leave: on either axis ghosts beyond a boundary are what is beside them within, the corners too.
+fn without_flux(world: &World, layout: [usize; 2], way: Scenario) -> Result<Option<Vec<i64>>, HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let grid = GlobalGrid::new([8, 6], [false, false])?.partition_as(world, layout)?.local(1)?;
+    let mut heat = Alternating::<i64, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    heat.now_mut().fill(|[y, x], _| hot(y, x))?;
+    let mut halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut heat)?;
+    for _ in 0..STEPS {
+        halo.enqueue_gather(&mut heat)?;
+        for (axis, side) in [(0, Side::Low), (0, Side::High), (1, Side::Low), (1, Side::High)] {
+            let Some(beyond) = grid.beyond(Entity::Cell, axis, side) else {
+                let refused = heat.now_mut().inside_and_boundary(axis, side).map(drop);
+                assert_eq!(refused, Err(GridError::NoBoundary { axis, side }));
+                continue;
+            };
+            let mirror = move |tile: Tile, (inside, mut ghosts): (Rows<'_, i64>, RowsMut<'_, i64>)| {
+                for (i, j) in tile.rows() {
+                    let beside = |index: usize| if side == Side::Low { index + 1 } else { index - 1 };
+                    let from = match axis {
+                        0 => inside.span(i, beside(j), tile.start[2]..tile.end[2]),
+                        _ => inside.span(i, j, beside(tile.start[2])..beside(tile.end[2])),
+                    };
+                    ghosts.row(i, j).copy_from_slice(from);
+                }
+            };
+            let arguments = heat.now_mut().inside_and_boundary(axis, side)?;
+            stream.launch("no flux", beyond.tile(), arguments, mirror)?;
+        }
+        let spread = |tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)| {
+            for (i, j) in tile.rows() {
+                let around = [j - 1, j, j + 1].map(|j| now.span(i, j, tile.start[2] - 1..tile.end[2] + 1));
+                for (x, cell) in next.row(i, j).iter_mut().enumerate() {
+                    *cell = around
+                        .iter()
+                        .zip([1, 2, 3])
+                        .map(|(row, y)| y * (row[x] + 2 * row[x + 1] - row[x + 2]))
+                        .sum();
+                }
+            }
+        };
+        stream.launch("spread", grid.owned(Entity::Cell).tile(), heat.now_and_next()?, spread)?;
+        heat.swap();
+    }
+    Ok(heat.now().collect(0)?.map(|whole| whole.into_iter().collect()))
+}
+
+fn hot(y: usize, x: usize) -> i64 {
+    (7 * y * y + 3 * x + 1) as i64 % 13
+}
+
+#[test]
+fn boundary_conditions_are_made_of_the_fields_own_interior() {
+    let mut plane: Vec<Vec<i64>> = (0..8).map(|y| (0..6).map(|x| hot(y, x)).collect()).collect();
+    for _ in 0..STEPS {
+        let before = plane.clone();
+        // The nearest cell of the grid stands for what is beyond it.
+        let at = |y: usize, x: usize| before[y.clamp(1, 8) - 1][x.clamp(1, 6) - 1];
+        for (y, x) in (0..8).flat_map(|y| (0..6).map(move |x| (y, x))) {
+            let row = |dy: usize| at(y + dy, x) + 2 * at(y + dy, x + 1) - at(y + dy, x + 2);
+            plane[y][x] = row(0) + 2 * row(1) + 3 * row(2);
+        }
+    }
+    for layout in [[1, 1], [2, 1], [1, 3], [2, 2]] {
+        for way in each_way() {
+            let parts = on_ranks(layout[0] * layout[1], |world| without_flux(world, layout, way));
+            assert_eq!(parts[0], Some(plane.concat()), "{layout:?}, {way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_boundary_condition_reads_no_ghosts_that_it_writes() {
+    on_ranks(1, |world| {
+        let stream = stream_of(world, KINDS[0])?;
+        let grid = GlobalGrid::new([4], [false])?.partition(world)?.local(2)?;
+        let mut line = Array::<u8, 1>::zeros(&grid, Entity::Cell, &stream)?;
+        let both = line.inside_and_boundary(0, Side::High)?;
+        let beyond = grid.beyond(Entity::Cell, 0, Side::High).expect("it ends there").tile();
+        stream.launch(
+            "too far",
+            beyond,
+            both,
+            |tile: Tile, (inside, mut ghosts): (Rows<'_, u8>, RowsMut<'_, u8>)| {
+                ghosts.row(0, 0)[0] = inside.span(0, 0, 0..tile.start[2] + 1)[0];
+            },
+        )?;
+        let error = stream.synchronize().expect_err("the last of them is written").to_string();
+        assert!(error.contains("too far") && error.contains("which may be read"), "{error}");
+        Ok(())
+    });
+}

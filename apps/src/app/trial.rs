@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use streamhalo::comm::Communicator;
 use streamhalo::comm::backend::AUTO;
 use streamhalo::comm::fabric::Executor;
 use streamhalo::{Stream, StreamHalo, World};
@@ -61,9 +62,6 @@ pub struct Outcome {
     /// no part of the answer.
     pub measured: Map<String, Value>,
 }
-
-/// The most that a rank puts up at once for the others to read.
-const PIECE_BYTES: usize = 1 << 20;
 
 impl Outcome {
     /// Notes how many billions of something that was so often done in each step were done in a second.
@@ -179,26 +177,13 @@ impl Trial<'_> {
         Ok(json!({ "mean": mean, "min": min, "max": max }))
     }
 
-    /// Brings every rank's bytes to rank 0, by rank; the others get nothing. In pieces, so that
-    /// little of it is in memory more than once. Collective; blocks.
+    /// Brings every rank's bytes to rank 0, by rank; the others get nothing. Collective; blocks.
     ///
     /// # Errors
     ///
     /// Which rank failed.
     pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, AppError> {
-        let lengths = self.world.all_gather(&own.len())?;
-        let longest = lengths.into_iter().max().unwrap_or(0);
-        let keeps = self.world.rank() == 0;
-        let mut gathered = vec![Vec::new(); if keeps { self.world.size() } else { 0 }];
-        for start in (0..longest).step_by(PIECE_BYTES) {
-            let rest = own.get(start..).unwrap_or_default();
-            let piece = rest[..rest.len().min(PIECE_BYTES)].to_vec();
-            let pieces = self.world.all_gather(&piece)?;
-            for (bytes, piece) in gathered.iter_mut().zip(pieces) {
-                bytes.extend(piece);
-            }
-        }
-        Ok(gathered)
+        Ok(Communicator::new(self.world)?.gather(own, 0)?.unwrap_or_default())
     }
 
     /// The whole of something on rank 0, which it puts together from every rank's bytes, by rank; the others get nothing, and
@@ -247,7 +232,7 @@ mod tests {
 
     #[test]
     fn gathers_whatever_the_ranks_have_and_waits_for_rank_0_to_put_it_together() {
-        let of_rank = |rank: usize| vec![rank as u8 + 1; [0, 2 * PIECE_BYTES, PIECE_BYTES + 3][rank]];
+        let of_rank = |rank: usize| vec![rank as u8 + 1; [0, 2 << 20, (1 << 20) + 3][rank]];
         let impatient =
             WorldOptions { timeout: Some(Duration::from_millis(1_500)), ..WorldOptions::default() };
         let wholes = on_threads(3, WorldOptions::default(), |world| {

@@ -21,7 +21,7 @@ pub(super) const OWN: Own = Own {
     read: |section, grid, _| Ok(AppSettings::Cholesky(read(section, grid)?)),
 };
 
-/// Tiles of 128 MiB.
+/// Tiles of 128 MiB, which are messages.
 const MOST_TILE: usize = 4096;
 
 /// What only `cholesky` has.
@@ -37,12 +37,7 @@ pub struct CholeskySettings {
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<CholeskySettings, Fault> {
     check_grid(grid, NAME, "[rows]", 1)?;
-    let tile = section.integer("tile", 1)?.unwrap_or(Located::default(32));
-    if tile.value > MOST_TILE {
-        let message = format!("`app.tile` is {}", tile.value);
-        return Err(Fault::new(&tile.origin, message)
-            .expected(format!("an integer from 1 to {MOST_TILE}: a tile is a message")));
-    }
+    let tile = section.integer_up_to("tile", MOST_TILE)?.unwrap_or(Located::default(32));
     let rows = grid.config.cells[0];
     if !rows.is_multiple_of(tile.value) {
         let message = format!(

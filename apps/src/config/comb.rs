@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::app::{AppSettings, Looks, Own};
-use super::fault::{Fault, Located};
+use super::fault::Fault;
 use super::grid::Grid;
 use super::primitives::Means;
 use super::section::Section;
@@ -35,11 +35,7 @@ pub struct CombSettings {
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<CombSettings, Fault> {
     grid.check_axes(NAME, 3, "[z, y, x]")?;
-    let variables = section.integer("variables", 1)?.unwrap_or(Located::default(3));
-    if variables.value > MOST_VARIABLES {
-        let message = format!("`app.variables` is {}", variables.value);
-        return Err(Fault::new(&variables.origin, message)
-            .expected(format!("an integer from 1 to {MOST_VARIABLES}: each variable is an array")));
-    }
-    Ok(CombSettings { variables: variables.value, element: section.value("element")?.unwrap_or_default() })
+    let variables =
+        section.integer_up_to("variables", MOST_VARIABLES)?.map_or(3, |variables| variables.value);
+    Ok(CombSettings { variables, element: section.value("element")?.unwrap_or_default() })
 }

@@ -54,7 +54,7 @@ pub(super) fn read(section: &Section<'_>, devices: &[&str]) -> Result<DeviceConf
     let kind = section.name("kind", devices)?;
     let kind = kind.map_or_else(|| HOST.to_owned(), |kind| kind.value);
     let stream = section.named("stream", StreamKind::OF_HOST, StreamKind::name)?.unwrap_or_default();
-    let threads = section.integer_up_to("threads", 1, MOST_THREADS)?;
+    let threads = section.integer_up_to("threads", MOST_THREADS)?.map(|threads| threads.value);
     let select = read_select(section)?;
     let waits = section.named("waits", Waits::ALL, Waits::name)?.unwrap_or_default();
     let memory = section.named("memory", MemoryMode::ALL, MemoryMode::name)?.unwrap_or_default();

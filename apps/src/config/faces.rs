@@ -65,13 +65,6 @@ fn read(section: &Section<'_>, grid: &Grid) -> Result<FacesSettings, Fault> {
             format!("`{NAME}` exchanges one layer of points, but `grid.halo` is {:?}", grid.config.halo);
         return Err(Fault::new(&grid.halo_origin, message).expected("`1`"));
     }
-    let order = section.integer("order", 1)?.unwrap_or(Located::default(7));
-    if order.value > HIGHEST_ORDER {
-        let message = format!("`app.order` is {}", order.value);
-        return Err(
-            Fault::new(&order.origin, message).expected(format!("an integer from 1 to {HIGHEST_ORDER}"))
-        );
-    }
     let steps = section.integer("steps", 0)?.unwrap_or(Located::default(DEFAULT_STEPS));
     if steps.value > MOST_STEPS {
         let message = format!("`app.steps` is {}: each multiplies sums by up to 8", steps.value);
@@ -80,7 +73,7 @@ fn read(section: &Section<'_>, grid: &Grid) -> Result<FacesSettings, Fault> {
             .hint("more passes of `app.middle` or `app.outer` begin with new values"));
     }
     Ok(FacesSettings {
-        order: order.value,
+        order: section.integer_up_to("order", HIGHEST_ORDER)?.map_or(7, |order| order.value),
         outer: section.integer("outer", 1)?.map_or(1, |outer| outer.value),
         middle: section.integer("middle", 1)?.map_or(1, |middle| middle.value),
         values: section.value("values")?.unwrap_or_default(),

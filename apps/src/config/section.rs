@@ -6,6 +6,7 @@
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use std::fmt;
 
 use super::fault::{Fault, Located, Origin};
 use super::names::{nearest, one_of};
@@ -130,12 +131,14 @@ impl<'t> Section<'t> {
         Ok(found.map(|found| found.value))
     }
 
-    /// An integer between two.
-    pub(crate) fn integer_up_to(&self, key: &str, least: u32, most: u32) -> Result<Option<u32>, Fault> {
-        let found = self.read(key, &format!("an integer from {least} to {most}"), |value| {
-            as_integer(value, i64::from(least)).filter(|value| *value <= most)
-        })?;
-        Ok(found.map(|found| found.value))
+    /// An integer from 1 up to `most`.
+    pub(crate) fn integer_up_to<T: TryFrom<i64> + PartialOrd + fmt::Display>(
+        &self,
+        key: &str,
+        most: T,
+    ) -> Result<Option<Located<T>>, Fault> {
+        let expected = format!("an integer from 1 to {most}");
+        self.read(key, &expected, |value| as_integer(value, 1).filter(|value| *value <= most))
     }
 
     /// A number above 0; integers are numbers too.

@@ -13,10 +13,11 @@ pub(super) const SHAPE: Shape<'static> =
 pub(super) fn read(section: &Section<'_>, devices: &[&str], device: &str) -> Result<Option<Staging>, Fault> {
     let default = Staging::default();
     let threshold_bytes = section.integer("threshold_bytes", 0)?;
+    let blocks = section.integer_up_to("blocks", Staging::MOST_BLOCKS)?;
     let staging = Staging {
         memory: section.named("memory", StagingMemory::ALL, StagingMemory::name)?.unwrap_or_default(),
         scheme: section.named("scheme", StagingScheme::ALL, StagingScheme::name)?.unwrap_or_default(),
-        blocks: section.integer_up_to("blocks", 1, Staging::MOST_BLOCKS)?.unwrap_or(default.blocks),
+        blocks: blocks.map_or(default.blocks, |blocks| blocks.value),
         threshold_bytes: threshold_bytes.map_or(default.threshold_bytes, |bytes| bytes.value),
         first: section.positive("first")?.unwrap_or(default.first),
         last: section.positive("last")?.unwrap_or(default.last),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::app::{AppSettings, Looks, Own};
 use super::faces::Values;
-use super::fault::{Fault, Located};
+use super::fault::Fault;
 use super::grid::Grid;
 use super::primitives::{Means, check_grid};
 use super::section::Section;
@@ -39,15 +39,9 @@ pub struct TreeSettings {
 
 fn read(section: &Section<'_>, grid: &Grid) -> Result<TreeSettings, Fault> {
     check_grid(grid, NAME, "[leaves]", 1)?;
-    let elements = section.integer("elements", 1)?.unwrap_or(Located::default(1));
-    if elements.value > MOST_ELEMENTS {
-        let message = format!("`app.elements` is {}", elements.value);
-        return Err(Fault::new(&elements.origin, message)
-            .expected(format!("an integer from 1 to {MOST_ELEMENTS}, as many as a message is given")));
-    }
     Ok(TreeSettings {
         arity: section.integer("arity", 1)?.map_or(16, |arity| arity.value),
-        elements: elements.value,
+        elements: section.integer_up_to("elements", MOST_ELEMENTS)?.map_or(1, |elements| elements.value),
         values: section.value("values")?.unwrap_or_default(),
         seed: section.integer("seed", 0)?.map_or(2015, |seed| seed.value),
     })

@@ -70,8 +70,11 @@ fn what_does_not_fit_is_refused() {
     refuses_what_needs_ghosts(CHOLESKY, "cholesky");
     let folder = Folder::new();
     let cases: [(&[&str], &[&str]); 9] = [
-        (&["app.tile=0"], &["`app.tile` is the integer 0", "at least 1"]),
-        (&["grid.cells=4000000000", "app.tile=4000000000"], &["`app.tile` is 4000000000", "from 1 to 4096"]),
+        (&["app.tile=0"], &["`app.tile` is the integer 0", "from 1 to 4096"]),
+        (
+            &["grid.cells=4000000000", "app.tile=4000000000"],
+            &["`app.tile` is the integer 4000000000", "from 1 to 4096"],
+        ),
         (&["app.tile=7"], &["--set app.tile=7", "48 rows", "no multiple of `app.tile`", "42 or 49 rows"]),
         (&["app.tile=64"], &["no multiple of `app.tile`, which is 64", "expected 64 rows"]),
         (&["app.tyle=8"], &["unknown key `tyle`", "did you mean `tile`?"]),

@@ -104,8 +104,8 @@ fn weak_scaling_grows_the_grid() {
 fn what_does_not_fit_is_refused() {
     let folder = Folder::new();
     let cases: [(&[&str], &[&str]); 8] = [
-        (&["app.variables=0"], &["`app.variables` is the integer 0", "at least 1"]),
-        (&["app.variables=1025"], &["`app.variables` is 1025", "an integer from 1 to 1024"]),
+        (&["app.variables=0"], &["`app.variables` is the integer 0", "from 1 to 1024"]),
+        (&["app.variables=1025"], &["`app.variables` is the integer 1025", "an integer from 1 to 1024"]),
         (&["app.element=u8"], &["`f32` or `f64`"]),
         (&["app.variable=2"], &["unknown key `variable`", "did you mean `variables`?"]),
         (&["app.tile=2"], &["unknown key `tile`"]),

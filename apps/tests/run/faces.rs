@@ -122,8 +122,8 @@ fn weak_scaling_grows_the_grid() {
 fn what_does_not_fit_is_refused() {
     let folder = Folder::new();
     let cases: [(&[&str], &[&str]); 11] = [
-        (&["app.order=0"], &["`app.order` is the integer 0", "at least 1"]),
-        (&["app.order=32"], &["`app.order` is 32", "an integer from 1 to 31"]),
+        (&["app.order=32"], &["`app.order` is the integer 32", "an integer from 1 to 31"]),
+        (&["app.order=0"], &["`app.order` is the integer 0", "an integer from 1 to 31"]),
         (&["app.steps=331"], &["`app.steps` is 331", "at most 330 steps", "hint: more passes"]),
         (&["app.values=complex"], &["`integers` or `reals`"]),
         (&["app.outter=2"], &["unknown key `outter`", "did you mean `outer`?"]),

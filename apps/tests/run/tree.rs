@@ -97,8 +97,11 @@ fn what_does_not_fit_is_refused() {
     let folder = Folder::new();
     let cases: [(&[&str], &[&str]); 6] = [
         (&["app.arity=0"], &["`app.arity` is the integer 0", "at least 1"]),
-        (&["app.elements=0"], &["`app.elements`", "at least 1"]),
-        (&["app.elements=16777217"], &["`app.elements` is 16777217", "an integer from 1 to 16777216"]),
+        (&["app.elements=0"], &["`app.elements` is the integer 0", "from 1 to 16777216"]),
+        (
+            &["app.elements=16777217"],
+            &["`app.elements` is the integer 16777217", "an integer from 1 to 16777216"],
+        ),
         (&["app.values=complex"], &["`integers` or `reals`"]),
         (&["app.steps=100000000"], &["app.steps", "an f64 holds the sums"]),
         (&["grid.cells=[4, 4]"], &["`tree` lives on 1 axis", "[leaves]"]),

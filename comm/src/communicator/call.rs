@@ -15,16 +15,18 @@ pub(super) enum Kind {
     AllReduce,
     AllGather,
     NeighbourAllToAll,
+    Gather,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Barrier,
         Self::Broadcast,
         Self::Reduce,
         Self::AllReduce,
         Self::AllGather,
         Self::NeighbourAllToAll,
+        Self::Gather,
     ];
 
     const fn name(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Kind {
             Self::AllReduce => "allreduce",
             Self::AllGather => "allgather",
             Self::NeighbourAllToAll => "neighbour_alltoall",
+            Self::Gather => "gather",
         }
     }
 }

@@ -258,7 +258,12 @@ impl Communicator {
                 format!("{size} ranks with {length} elements each do not make {} elements", gathered.len());
             return self.or_fail(CALL, Err(Error::CollectiveFailed { call: CALL, rank, reason }));
         }
-        let call = self.call(Kind::AllGather, Op::Replace, length, 0);
+        self.allgather_in(self.call(Kind::AllGather, Op::Replace, length, 0), own, gathered)
+    }
+
+    /// The same as a part of a call, with room for all.
+    pub(super) fn allgather_in<T: Element>(&self, call: Call, own: &[T], gathered: &mut [T]) -> Result<()> {
+        let (rank, size, length) = (self.rank(), self.size(), own.len());
         if size_of_val(gathered) >= LONG_BYTES {
             gathered[rank * length..][..length].copy_from_slice(own);
             return self.ring(call, gathered, &|of| of * length..(of + 1) * length);
@@ -370,7 +375,7 @@ impl Communicator {
     }
 
     /// The next call of all ranks.
-    fn call(&self, kind: Kind, op: Op, elements: usize, root: usize) -> Call {
+    pub(super) fn call(&self, kind: Kind, op: Op, elements: usize, root: usize) -> Call {
         let calls = &self.inner.calls;
         calls.set(calls.get().wrapping_add(1));
         Call::new(kind, calls.get(), op, elements, root)

@@ -1,6 +1,7 @@
 //! What has become of staged messages: a record of their steps, each with those that it waits for.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::room::room_for;
 
 /// What a step of a staged message does (2023 paper on Intel GPUs, figure 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,14 +60,9 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Keeps a record from here on, of at most so many steps.
-    pub(super) fn begin_record(&mut self, steps: usize) -> Result<()> {
-        let mut record = Vec::new();
-        record.try_reserve_exact(steps).map_err(|error| Error::OutOfMemory {
-            bytes: steps.saturating_mul(size_of::<StagedStep>()),
-            kind: "host",
-            reason: format!("a record of staged messages: {error}"),
-        })?;
-        *self = Self { steps: Some(record), record: self.record + 1, room: steps, clock: 0, messages: 0 };
+    pub(super) fn begin_record(&mut self, room: usize) -> Result<()> {
+        let steps = Some(room_for(room, "a record of staged messages")?);
+        *self = Self { steps, record: self.record + 1, room, clock: 0, messages: 0 };
         Ok(())
     }
 

@@ -58,6 +58,7 @@ mod calls;
 mod collective;
 mod engine;
 mod exchanges;
+mod gather;
 mod host;
 mod ledger;
 mod mapped;

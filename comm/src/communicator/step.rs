@@ -8,6 +8,7 @@ use super::tickets::Contents;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, bytes_of, bytes_of_mut, elements_of_mut};
+use crate::room::room_for;
 use crate::source::{Source, Tag};
 use std::ops::Range;
 
@@ -217,13 +218,9 @@ impl Communicator {
     ) -> Result<R> {
         let mut words = std::mem::take(&mut self.inner.scratch.borrow_mut().words);
         let needed = (elements * size_of::<T>()).div_ceil(size_of::<u64>());
-        if let Some(missing) = needed.checked_sub(words.len()) {
-            let reserved = words.try_reserve_exact(missing).map_err(|error| Error::OutOfMemory {
-                bytes: elements * size_of::<T>(),
-                kind: "host",
-                reason: format!("values of a collective call: {error}"),
-            });
-            self.or_fail(call.name, reserved)?;
+        if needed > words.len() {
+            // What was in it is of no use any more.
+            words = self.or_fail(call.name, room_for(needed, "values of a collective call"))?;
             words.resize(needed, 0);
         }
         let result = work(&mut elements_of_mut(&mut words)[..elements]);

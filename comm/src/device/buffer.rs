@@ -10,6 +10,7 @@ use super::tile::Tile;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::fabric::{Place, Region};
+use crate::room::room_for;
 use crate::world::World;
 use ndarray::{ArrayView4, ArrayViewMut4, ShapeBuilder};
 use std::borrow::Cow;
@@ -132,6 +133,17 @@ impl<T: Element> Buffer<T> {
         Ok(Writer::new(self.points(bounds)))
     }
 
+    /// Both for one kernel, which reads the points of `read` and writes those of `written`. It cannot be launched where some
+    /// are in both.
+    ///
+    /// # Errors
+    /// If one of them leaves the array.
+    pub fn reader_and_writer(&mut self, read: Tile, written: Tile) -> Result<(Reader<'_, T>, Writer<'_, T>)> {
+        self.check(read, Intent::Read)?;
+        self.check(written, Intent::Write)?;
+        Ok((Reader::new(self.points(read)), Writer::new(self.points(written))))
+    }
+
     /// Synchronises the stream and lends the points of `bounds` to the host, as
     /// `[axis 0, axis 1, axis 2, component]`. `bounds` must hold no ghosts that peers may write.
     ///
@@ -239,12 +251,7 @@ impl<T: Element> Buffer<T> {
         let [_, _, row_elements] = bounds.extents();
         let row_elements = row_elements * self.extents().components;
         let elements = bounds.points() * self.extents().components;
-        let mut out = Vec::new();
-        out.try_reserve_exact(elements).map_err(|error| Error::OutOfMemory {
-            bytes: elements * size_of::<T>(),
-            kind: "host",
-            reason: format!("a copy of a buffer: {error}"),
-        })?;
+        let mut out = room_for(elements, "a copy of a buffer")?;
         for (i, j) in bounds.rows() {
             let row = self.place_in((&shown.region, shown.first), [i, j, bounds.start[2]])?;
             let first = row.pointer().cast::<T>();

@@ -49,7 +49,8 @@ pub struct KernelText {
     pub name: &'static str,
     /// The source.
     pub source: &'static str,
-    /// How far from its own point it reads, along each axis.
+    /// How far from its own point it reads, along each axis. Of an array of which it writes other points, as a boundary
+    /// condition does, it reads towards those that it is given to read.
     pub reach: [usize; 3],
 }
 
@@ -157,6 +158,36 @@ impl KernelText {
 
 /// What is read anywhere.
 const TABLE: &str = "TABLE";
+
+/// Whether a kernel writes other points of the array that it reads.
+fn is_written<A: Arguments>(arguments: &A, read: Memory<'_>) -> bool {
+    arguments
+        .memories()
+        .any(|other| other.intent == Intent::Write && other.array.region.is_same(&read.array.region))
+}
+
+/// What a kernel reads around the points of a tile.
+fn reached(tile: Tile, reach: [usize; 3]) -> Tile {
+    Tile {
+        // A point before the first would be a huge number: behind the end.
+        start: std::array::from_fn(|axis| tile.start[axis].wrapping_sub(reach[axis])),
+        end: std::array::from_fn(|axis| tile.end[axis].saturating_add(reach[axis])),
+    }
+}
+
+/// The same of one that reads the array that it writes, within `bounds`: along the axes on which its tile lies beside those,
+/// it reads towards them.
+fn reached_elsewhere(tile: Tile, reach: [usize; 3], bounds: Tile) -> Tile {
+    let mut reached = reached(tile, reach);
+    for axis in 0..3 {
+        if tile.end[axis] <= bounds.start[axis] {
+            reached.start[axis] = bounds.start[axis];
+        } else if bounds.end[axis] <= tile.start[axis] {
+            reached.end[axis] = bounds.end[axis];
+        }
+    }
+    reached
+}
 
 /// A kernel text with what it is launched over and with.
 #[derive(Debug)]
@@ -279,10 +310,9 @@ impl Stream {
             let readable = match (memory.intent, name) {
                 (Intent::Write, _) => continue,
                 (Intent::Read, TABLE) => memory.array.rows.extents().whole(),
-                // A point before the first would be a huge number: behind the end.
-                (Intent::Read, _) => Tile {
-                    start: std::array::from_fn(|axis| tile.start[axis].wrapping_sub(text.reach[axis])),
-                    end: std::array::from_fn(|axis| tile.end[axis].saturating_add(text.reach[axis])),
+                (Intent::Read, _) => match is_written(arguments, memory) {
+                    false => reached(tile, text.reach),
+                    true => reached_elsewhere(tile, text.reach, *memory.bounds),
                 },
             };
             let is_readable = (0..3).all(|axis| {

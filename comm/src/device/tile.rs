@@ -31,6 +31,11 @@ impl Tile {
             || self.points() == 0
     }
 
+    /// Whether some point lies in both.
+    pub(crate) fn meets(self, other: Tile) -> bool {
+        (0..3).all(|axis| self.start[axis].max(other.start[axis]) < self.end[axis].min(other.end[axis]))
+    }
+
     /// The two outer indices of every row, in order.
     pub fn rows(self) -> impl Iterator<Item = (usize, usize)> {
         (self.start[0]..self.end[0]).flat_map(move |i| (self.start[1]..self.end[1]).map(move |j| (i, j)))

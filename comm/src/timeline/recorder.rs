@@ -1,8 +1,9 @@
 //! Where spans are kept: bounded memory that is set aside at the start.
 
 use super::{Activity, Lane, Span, Timeline};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::locks::lock;
+use crate::room::room_for;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -59,12 +60,7 @@ struct Kept {
 impl Recording {
     /// A timeline with room for that many spans, and its first stream.
     pub(crate) fn new(rank: usize, capacity: usize) -> Result<Self> {
-        let mut spans = VecDeque::new();
-        spans.try_reserve_exact(capacity).map_err(|error| Error::OutOfMemory {
-            bytes: capacity.saturating_mul(size_of::<Span>()),
-            kind: "host",
-            reason: format!("a timeline of {capacity} spans: {error}"),
-        })?;
+        let spans = VecDeque::from(room_for(capacity, &format!("a timeline of {capacity} spans"))?);
         let kept = Mutex::new(Kept { spans, capacity, dropped: 0, streams: 1 });
         Ok(Self { shared: Arc::new(Shared { rank, kept }), stream: 0, numbers: Arc::default() })
     }
@@ -141,6 +137,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     fn named(recording: &Recording, name: &str, begin_ns: u64, end_ns: u64) {
         recording.note(false, Draft::new(Activity::Kernel, name.to_owned()), begin_ns, end_ns);

@@ -110,6 +110,13 @@ pub fn moves(world: &World, way: Scenario) -> Result<Done, HaloError> {
         communicator.allgather(&own(rank, elements), &mut gathered)?;
         let expected: Vec<i32> = (0..size).flat_map(|rank| own(rank, elements)).collect();
         assert!(gathered == expected, "{elements} of every rank, {way:?}");
+        // Of every rank another number, of the first none.
+        let uneven = |rank: usize| own::<i64>(rank, rank * elements / 3);
+        for root in [0, size - 1] {
+            let parts = communicator.gather(&uneven(rank), root)?;
+            let expected = (rank == root).then(|| (0..size).map(uneven).collect());
+            assert!(parts == expected, "{elements} of every rank for rank {root}, {way:?}");
+        }
         // To the right twice, to the left, and to itself.
         let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
         let sent: Vec<u8> = own(rank + 10 * round, 4 * elements);

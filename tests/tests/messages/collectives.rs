@@ -40,7 +40,7 @@ fn collective_calls_with_other_arguments() {
 #[test]
 fn collective_calls_that_are_not_the_same() {
     type Call = fn(&Communicator, usize) -> Result<()>;
-    let calls: [(&str, usize, Call); 9] = [
+    let calls: [(&str, usize, Call); 11] = [
         // One in halves of all, the others in thirds of what is three times as much.
         ("elements", 3, |communicator, rank| {
             communicator.allreduce(&mut vec![0.0; if rank == 1 { 2_000 } else { 6_000 }], Op::Sum)
@@ -57,6 +57,11 @@ fn collective_calls_that_are_not_the_same() {
             communicator.allreduce(&mut [1.0], if rank == 0 { Op::Sum } else { Op::Max })
         }),
         ("another root", 2, |communicator, rank| communicator.reduce(&mut [0_u8], Op::Sum, rank)),
+        ("another root", 2, |communicator, rank| communicator.gather(&[0_u8], rank).map(drop)),
+        ("f64 where rank", 2, |communicator, rank| match rank {
+            0 => communicator.gather(&[1_i64], 0).map(drop),
+            _ => communicator.gather(&[1.0_f64], 0).map(drop),
+        }),
         ("it called `barrier`", 2, |communicator, rank| match rank {
             0 => communicator.barrier(),
             _ => communicator.broadcast(&mut [0_u8; 0], 0),
@@ -104,7 +109,8 @@ fn collective_calls_that_are_not_the_same() {
 #[test]
 fn roots_and_neighbours_that_are_no_ranks() {
     type Call = fn(&Communicator, &Section, usize) -> Result<()>;
-    let calls: [(&str, Call); 6] = [
+    let calls: [(&str, Call); 7] = [
+        ("gather", |communicator, _, rank| communicator.gather(&[1.0], rank).map(drop)),
         ("broadcast", |communicator, _, rank| communicator.broadcast(&mut [1.0], rank)),
         ("reduce", |communicator, _, rank| communicator.reduce(&mut [1.0], Op::Sum, rank)),
         ("neighbour_alltoall", |communicator, _, rank| {
@@ -138,7 +144,8 @@ fn roots_and_neighbours_that_are_no_ranks() {
 #[test]
 fn a_collective_call_that_one_rank_cannot_make_fails_on_all() {
     type Call = fn(&Communicator, &World, bool) -> Result<()>;
-    let calls: [(&str, Call); 10] = [
+    let calls: [(&str, Call); 11] = [
+        ("gather", |communicator, _, wrong| communicator.gather(&[1.0], if wrong { 3 } else { 1 }).map(drop)),
         ("broadcast", |communicator, _, wrong| communicator.broadcast(&mut [1.0], if wrong { 3 } else { 1 })),
         ("reduce", |communicator, _, wrong| communicator.reduce(&mut [1.0], replace_if(wrong), 0)),
         ("allreduce", |communicator, _, wrong| communicator.allreduce(&mut [1.0], replace_if(wrong))),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents, Scalar};
-use streamhalo::{Event, KernelText, RowsMut, Stream, StreamKind, Tile, World};
+use streamhalo::{Event, KernelText, Rows, RowsMut, Stream, StreamKind, Tile, World};
 use streamhalo_tests::{
     assert_panics_are_told, assert_tells_the_time, in_both_memories, other_device, stream_of,
 };
@@ -365,4 +365,73 @@ fn outlives() {
         }
     }
     drop(stream);
+}
+
+/// Points beyond an end of a line are those within, mirrored: `sum` is that of both indices.
+static MIRROR: KernelText = KernelText {
+    name: "mirror",
+    source: "KERNEL(mirror)(TILE, READS(i64, inside), WRITES(i64, ghosts), SCALAR(i64, sum)) {\n\
+             POINT(i, j, k);\n\
+             AT(ghosts, i, j, k) = AT(inside, i, j, (u64)sum - k);\n}\n",
+    reach: [0, 0, 3],
+};
+
+/// Of one array, by a text and by the host.
+#[test]
+fn a_kernel_reads_the_array_that_it_writes_elsewhere() {
+    let world = alone();
+    let line = |start, end| Tile { start: [0, 0, start], end: [1, 1, end] };
+    // What is written, what is read, and the sum of the indices of mirrored points.
+    let ends = [(line(0, 2), line(2, 1000), 3), (line(998, 1000), line(0, 998), 1995)];
+    in_both_memories(|| {
+        if other_device().is_none() {
+            return;
+        }
+        for (kind, by_text) in
+            [(StreamKind::Device, true), (StreamKind::Device, false), (StreamKind::Inline, true)]
+        {
+            let stream = stream_of(&world, kind).expect("a stream");
+            let mut field = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+            field
+                .with_host_mut(LINE.whole(), |mut view| {
+                    view.iter_mut().enumerate().for_each(|(index, value)| *value = index as i64);
+                })
+                .expect("nothing fails");
+            for (written, read, sum) in ends {
+                let body = move |tile: Tile, (inside, mut ghosts): (Rows<'_, i64>, RowsMut<'_, i64>)| {
+                    for (k, ghost) in (tile.start[2]..).zip(ghosts.row(0, 0)) {
+                        *ghost = inside.span(0, 0, sum - k..sum - k + 1)[0];
+                    }
+                };
+                let both = field.reader_and_writer(read, written).expect("they are within");
+                match by_text {
+                    true => stream.launch_either_with(&MIRROR, written, both, &[(sum as i64).into()], body),
+                    false => stream.launch_on_host("mirror", written, both, body),
+                }
+                .expect("they do not overlap");
+            }
+            let values = field.copy_out(LINE.whole()).expect("nothing fails");
+            let expected = |k: i64| {
+                if k < 2 {
+                    3 - k
+                } else if k < 998 {
+                    k
+                } else {
+                    1995 - k
+                }
+            };
+            assert!(values.iter().copied().eq((0..1000).map(expected)), "{kind:?}, {by_text}: {values:?}");
+            // Too far within, and over what is read.
+            let both = field.reader_and_writer(line(2, 4), line(0, 2)).expect("they are within");
+            let refused = stream.launch_either_with(&MIRROR, line(0, 2), both, &[3_i64.into()], |_, _| ());
+            assert_eq!(
+                refused.is_err(),
+                kind == StreamKind::Device,
+                "of the text alone it is known: {refused:?}"
+            );
+            let both = field.reader_and_writer(line(1, 9), line(0, 2)).expect("they are within");
+            let refused = stream.launch_either_with(&MIRROR, line(0, 2), both, &[3_i64.into()], |_, _| ());
+            assert_eq!(refused, Err(Error::AliasedArguments { kernel: "mirror".into() }));
+        }
+    });
 }

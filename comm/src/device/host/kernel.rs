@@ -402,8 +402,9 @@ impl Stream {
                     bounds: Box::new(*bounds),
                 });
             }
-            let others = arguments.memories().enumerate().filter(|(other, _)| *other != index);
-            if others.map(|(_, other)| &other.array.region).any(|other| other.is_same(region)) {
+            // Other points of the same array are as another array.
+            let mut others = arguments.memories().enumerate().filter(|(other, _)| *other != index);
+            if others.any(|(_, other)| other.array.region.is_same(region) && other.bounds.meets(*bounds)) {
                 return Err(Error::AliasedArguments { kernel: kernel.to_string() });
             }
         }

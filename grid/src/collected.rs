@@ -1,0 +1,84 @@
+//! A field of all ranks on one of them, for results.
+
+use crate::{Array, GridError};
+use ndarray::{ArrayD, ArrayViewD, Slice};
+use streamhalo_comm::{Communicator, Element, Error, room_for};
+
+impl<T: Element, const D: usize> Array<T, D> {
+    /// The whole field on the rank `root`, wherever it lives: shape `[axis 0, .., x]` of the entries of the grid, with the
+    /// component as a last axis where there are several; `None` on the others. For results: `root` has to have memory for
+    /// it twice. Collective; blocks, also until the stream has come to rest.
+    ///
+    /// ```
+    /// use streamhalo_comm::device::Device;
+    /// use streamhalo_comm::{World, WorldOptions};
+    /// use streamhalo_grid::{Array, Entity, GlobalGrid, GridError};
+    ///
+    /// # fn main() -> Result<(), GridError> {
+    /// let ranks = World::threads(4, WorldOptions::default(), |world| {
+    ///     let stream = Device::host().stream(&world)?;
+    ///     let grid = GlobalGrid::new([3, 5], [false, true])?.partition(&world)?.local(1)?;
+    ///     let mut field = Array::<i32, 2>::zeros(&grid, Entity::Cell, &stream)?;
+    ///     field.fill(|[y, x], _| (10 * y + x) as i32)?;
+    ///     field.collect(0)
+    /// })?;
+    /// let whole = ranks.into_iter().next().expect("there are four")?.expect("it is rank 0");
+    /// assert_eq!(whole.shape(), [3, 5]);
+    /// assert!(whole.indexed_iter().all(|(at, value)| *value as usize == 10 * at[0] + at[1]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// On all ranks if one has no such rank in its world, names another than rank 0 does, has no memory or a stream that has
+    /// failed; else as [`Communicator::gather`].
+    pub fn collect(&self, root: usize) -> Result<Option<ArrayD<T>>, GridError> {
+        const CALL: &str = "Array::collect";
+        let world = self.grid().world();
+        let (rank, size) = (world.rank(), world.size());
+        let here = match root < size {
+            true => self.copy_owned(),
+            false => Err(Error::WrongRank { what: CALL, rank: root, size }.into()),
+        };
+        let (told, own) = match here {
+            Ok(own) => (Ok(root), own),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        let roots = world.agree(CALL, told)?;
+        if let Some(other) = roots.iter().position(|other| *other != roots[0]) {
+            let reason = format!("it named rank {}, and rank 0 named rank {}", roots[other], roots[0]);
+            return Err(Error::CollectiveFailed { call: CALL, rank: other, reason }.into());
+        }
+        let parts = Communicator::new(world)?.gather(&own, root)?;
+        let whole = parts.map(|parts| self.put_together(&parts));
+        // All have it or none.
+        world.agree(CALL, whole.as_ref().map_or(Ok(()), |whole| whole.as_ref().map(drop)))?;
+        debug_assert!(whole.is_some() == (rank == root), "the others have nothing");
+        whole.transpose()
+    }
+
+    /// The field, of what each rank owns.
+    fn put_together(&self, parts: &[Vec<T>]) -> Result<ArrayD<T>, GridError> {
+        let partition = self.grid().subdomain().partition();
+        let with_components = |extents: [usize; D]| {
+            let components = Some(self.components()).filter(|components| *components > 1);
+            extents.into_iter().chain(components).collect::<Vec<_>>()
+        };
+        let shape = with_components(partition.grid().entity_extents(self.entity()));
+        let elements = shape.iter().product();
+        let mut room = room_for(elements, "a field of all ranks")?;
+        room.resize(elements, T::default());
+        let mut whole = ArrayD::from_shape_vec(shape, room).expect("the room is of that shape");
+        for (rank, part) in parts.iter().enumerate() {
+            let owned = partition.subdomain(rank, self.grid().halo_width())?.owned_global(self.entity());
+            let part = ArrayViewD::from_shape(with_components(owned.extents()), part)
+                .expect("a rank sends what it owns");
+            let place = |axis: usize| match axis < D {
+                true => Slice::from(owned.start[axis]..owned.end[axis]),
+                false => Slice::from(..),
+            };
+            whole.slice_each_axis_mut(|axis| place(axis.axis.index())).assign(&part);
+        }
+        Ok(whole)
+    }
+}
