@@ -538,7 +538,7 @@ pub(crate) fn why_unreadable(points: &Tile, array: &Tile) -> String {
     // A point before the first is a huge number.
     if (0..3).all(|axis| points.start[axis] <= points.end[axis] && points.end[axis] <= array.end[axis]) {
         "the others are ghosts that have not been exchanged, or whose exchange has begun and is not finished (finish it \
-         first), or not in what the argument was made for"
+         first), or not in what the argument was made for, as are those that the same kernel writes"
             .to_owned()
     } else {
         format!("the array has the points {array}")

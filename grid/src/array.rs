@@ -179,6 +179,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     ///
     /// # Panics
     /// Where there is no such axis.
+    #[track_caller]
     pub fn boundary_writer(&mut self, axis: usize, side: Side) -> Result<Writer<'_, T>, GridError> {
         let beyond = self.beyond(axis, side)?;
         Ok(self.buffer.writer(beyond)?)
@@ -188,6 +189,10 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// kernel, read access to what [`Array::reader`] gives but the ghosts beyond that boundary, and write access to those, as
     /// [`Array::boundary_writer`] gives it. Where several axes have boundaries one is done after the other, and the corners
     /// come with the later ones. Does not block.
+    ///
+    /// Corners beside another rank are made of ghosts that an exchange fills: so this follows a gather of all
+    /// neighbours or, where it was begun, its `finish`. What is computed between the two reads what is beyond a boundary too:
+    /// launch over the part of [`Subdomain::beyond`] that has owned entries beside it before, and over all of it afterwards.
     ///
     /// ```
     /// use streamhalo_comm::World;
@@ -222,6 +227,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     ///
     /// # Panics
     /// Where there is no such axis.
+    #[track_caller]
     pub fn inside_and_boundary(
         &mut self,
         axis: usize,
@@ -237,7 +243,9 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     /// The ghosts beyond a boundary.
+    #[track_caller]
     fn beyond(&self, axis: usize, side: Side) -> Result<Tile, GridError> {
+        assert!(axis < D, "there is no axis {axis} on a grid with {D} axes");
         let beyond = self.grid.beyond(self.entity, axis, side).ok_or(GridError::NoBoundary { axis, side })?;
         Ok(beyond.tile())
     }

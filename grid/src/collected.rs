@@ -30,8 +30,8 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// ```
     ///
     /// # Errors
-    /// On all ranks if one has no such rank in its world, names another than rank 0 does, has no memory or a stream that has
-    /// failed; else as [`Communicator::gather`].
+    /// On all ranks if there is no such rank, if one names another than rank 0 does, or another field, has no memory or a
+    /// stream that has failed; else as [`Communicator::gather`].
     pub fn collect(&self, root: usize) -> Result<Option<ArrayD<T>>, GridError> {
         const CALL: &str = "Array::collect";
         let world = self.grid().world();
@@ -41,12 +41,12 @@ impl<T: Element, const D: usize> Array<T, D> {
             false => Err(Error::WrongRank { what: CALL, rank: root, size }.into()),
         };
         let (told, own) = match here {
-            Ok(own) => (Ok(root), own),
+            Ok(own) => (Ok(self.collected_on(root)), own),
             Err(error) => (Err(error), Vec::new()),
         };
-        let roots = world.agree(CALL, told)?;
-        if let Some(other) = roots.iter().position(|other| *other != roots[0]) {
-            let reason = format!("it named rank {}, and rank 0 named rank {}", roots[other], roots[0]);
+        let told = world.agree(CALL, told)?;
+        if let Some(other) = told.iter().position(|other| *other != told[0]) {
+            let reason = format!("it collects {}, and rank 0 {}", told[other], told[0]);
             return Err(Error::CollectiveFailed { call: CALL, rank: other, reason }.into());
         }
         let parts = Communicator::new(world)?.gather(&own, root)?;
@@ -55,6 +55,19 @@ impl<T: Element, const D: usize> Array<T, D> {
         world.agree(CALL, whole.as_ref().map_or(Ok(()), |whole| whole.as_ref().map(drop)))?;
         debug_assert!(whole.is_some() == (rank == root), "the others have nothing");
         whole.transpose()
+    }
+
+    /// What is collected, as ranks compare it.
+    fn collected_on(&self, root: usize) -> String {
+        let partition = self.grid().subdomain().partition();
+        let (cells, periodic) = (partition.grid().cells(), partition.grid().periodic());
+        format!(
+            "{} component(s) of {} per {} of {cells:?} cells (periodic: {periodic:?}) in layout {:?}, on rank {root}",
+            self.components(),
+            T::TYPE,
+            self.entity(),
+            partition.layout()
+        )
     }
 
     /// The field, of what each rank owns.

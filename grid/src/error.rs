@@ -34,7 +34,8 @@ pub enum GridError {
 
     /// Ghosts beyond a boundary were asked for where there is none.
     #[error(
-        "there is no boundary on the {} side of axis {axis}: a neighbour is there, and fills the ghosts",
+        "there is no boundary on the {} side of axis {axis} of this rank's part: a neighbour is there, as on both sides where an axis \
+         is periodic, and fills the ghosts; skip the side, for which `LocalGrid::beyond` is `None`",
         if *.side == Side::Low { "low" } else { "high" }
     )]
     NoBoundary {

@@ -66,7 +66,7 @@ pub enum HaloError {
     },
     /// A field that alternates is in another generation than the exchange counts on.
     #[error(
-        "field {index} is in generation {found}, but exchange {epoch} expects {expected}: it was made for \
+        "field {index} is in generation {found}, but exchange {epoch} of this `StreamHalo` expects {expected}: it was made for \
          {swaps} swap(s) of each field between two exchanges (`swaps_per_exchange`); was a `swap()` forgotten, or one too many?"
     )]
     WrongGeneration {

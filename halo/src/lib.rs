@@ -49,7 +49,7 @@
 //! |---|---|
 //! | [`World`] | the ranks that work together, and what they set up together |
 //! | [`Device`], [`Stream`] | what runs work, and in which order |
-//! | [`GlobalGrid`], [`Partition`], [`LocalGrid`] | the cells, how they are split, and a rank's part with its ghosts |
+//! | [`GlobalGrid`], [`Decomposition`] of a [`Partition`], [`LocalGrid`] with its [`Subdomain`] | the cells, how they are split, and a rank's part with its ghosts |
 //! | [`Entity`], [`IndexBox`], [`Side`], [`Tile`] | what a value belongs to, boxes of indices, and their sides |
 //! | [`Array`] | a field's values on a rank, ghosts included |
 //! | [`Alternating`] | two generations of a field, of which a step reads one and writes the other |
@@ -59,7 +59,8 @@
 //! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
 //! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
 //! | [`GatherStep`] | the parts of a gather, to time them one by one |
-//! | [`Buffer`], [`Extents`], [`AllReduce`] | arrays that belong to no grid, and sums and the like of them over all ranks, on a stream; of numbers of the host it is [`Communicator::allreduce`](streamhalo_comm::Communicator::allreduce) |
+//! | [`Buffer`], [`Extents`], [`AllReduce`] | arrays that belong to no grid, and sums and the like of them over all ranks, on a stream |
+//! | [`Communicator`] | the same of numbers that the host has ([`allreduce`](Communicator::allreduce)), and messages |
 //! | [`HaloError`] | everything that can go wrong, with the data that a reader of the message needs |
 //!
 //! **Order.** What is enqueued on a stream runs in order. `enqueue_*` refuses at once what is wrong with the call; the
@@ -113,10 +114,10 @@ pub use streamhalo_comm::device::{
     Buffer, Device, Event, Extents, KernelText, MemoryMode, Peers, Period, Rows, RowsMut, Signals, Stream,
     StreamKind, StreamOptions, Tile, Waits, Wires,
 };
-pub use streamhalo_comm::{Element, ElementType, Op, World, WorldOptions};
+pub use streamhalo_comm::{Communicator, Element, ElementType, Op, World, WorldOptions};
 pub use streamhalo_grid::{
-    Alternating, Array, Entity, Fields, GlobalGrid, GridError, HaloWidth, IndexBox, LocalGrid, Partition,
-    Side,
+    Alternating, Array, Decomposition, Entity, Fields, GlobalGrid, GridError, HaloWidth, IndexBox, LocalGrid,
+    Partition, Side, Subdomain,
 };
 
 /// What most applications need.

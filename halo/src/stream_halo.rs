@@ -187,7 +187,7 @@ impl StreamHalo {
     /// Enqueues the first half of a gather: receives start, and what is clear to be sent is sent.
     /// Until [`InFlight::finish`] the ghosts that other ranks fill are undefined, and kernels may not read
     /// them; those along axes that the rank has to itself are filled already, beside its own entries.
-    /// Kernels write owned entries only, and none that are sent: those of the pattern's
+    /// Kernels write owned entries only, beside the ghosts beyond boundaries, and none that are sent: those of the pattern's
     /// [send boxes](streamhalo_grid::Subdomain::send_box) to other ranks, which are packed only when these are ready.
     ///
     /// Of two generations the next one is in no exchange, and a step can write all of it. It computes what needs no ghosts

@@ -399,9 +399,26 @@ fn a_field_is_collected_on_a_rank_that_all_name() {
         let refused = field.collect(3).expect_err("there is no rank 3").to_string();
         assert!(refused.contains("rank 3") && refused.contains("Array::collect"), "{refused}");
         let refused = field.collect(usize::from(world.rank() == 2)).expect_err("rank 2 names another");
-        let reason = "it named rank 1, and rank 0 named rank 0".into();
+        let what = "1 component(s) of u8 per cell of [9] cells (periodic: [true]) in layout [3], on rank";
+        let reason = format!("it collects {what} 1, and rank 0 {what} 0");
         let expected = Error::CollectiveFailed { call: "Array::collect", rank: 2, reason };
         assert_eq!(refused, GridError::Communication(expected));
+        // A field of another level, of as many entries in other places, and of another type.
+        let level = |cells| GlobalGrid::new([cells], [true])?.partition(world)?.local(1);
+        let coarse =
+            Array::<u8, 1>::zeros(&level(if world.rank() == 1 { 3 } else { 9 })?, Entity::Cell, &stream)?;
+        let refused = coarse.collect(0).expect_err("rank 1 collects another").to_string();
+        assert!(refused.contains("of [3] cells") && refused.contains("of [9] cells"), "{refused}");
+        let faces = Array::<u8, 1>::zeros(
+            &grid,
+            if world.rank() == 0 { Entity::Cell } else { Entity::Node },
+            &stream,
+        )?;
+        assert!(faces.collect(0).expect_err("two entities").to_string().contains("per node of"));
+        let floats = Array::<f32, 1>::zeros(&grid, Entity::Cell, &stream)?;
+        let refused =
+            if world.rank() == 2 { floats.collect(0).map(drop) } else { field.collect(0).map(drop) };
+        assert!(refused.expect_err("two types").to_string().contains("of f32 per cell"));
         assert_eq!(field.collect(2)?.is_some(), world.rank() == 2, "and goes on");
         Ok(())
     });

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use streamhalo::comm::Error;
-use streamhalo::comm::device::{Buffer, Extents};
+use streamhalo::comm::device::{Buffer, Extents, Scalar};
 use streamhalo::{
-    Array, Device, Entity, Event, GlobalGrid, HaloError, Pattern, Rows, RowsMut, Stream, StreamHalo,
-    StreamKind, StreamOptions, Tile, World, WorldOptions,
+    Array, Device, Entity, Event, GlobalGrid, HaloError, KernelText, Pattern, Rows, RowsMut, Stream,
+    StreamHalo, StreamKind, StreamOptions, Tile, World, WorldOptions,
 };
 use streamhalo_tests::{
     KINDS, Random, Sample, assert_panics_are_told, assert_tells_the_time, each_way, on_ranks, outcomes,
@@ -486,4 +486,35 @@ fn a_stream_that_has_failed_and_is_never_asked_says_so_at_its_end() {
         assert_eq!(said.matches(told).count(), 1, "{said}");
         assert!(said.contains("it is out"), "{said}");
     }
+}
+
+/// So that whoever has no GPU learns of it.
+#[test]
+fn the_first_launch_of_a_text_on_the_host_is_checked_as_on_a_device() {
+    static SHIFT: KernelText = KernelText {
+        name: "shift",
+        source: "KERNEL(shift)(TILE, READS(i32, from), WRITES(i32, to), SCALAR(i32, factor)) {\n\
+                 POINT(i, j, k);\n\
+                 AT(to, i, j, k) = factor * AT(from, i, j, k - 1);\n}\n",
+        reach: [0, 0, 1],
+    };
+    let world = alone();
+    let stream = stream_of(&world, KINDS[0]).expect("a stream");
+    let line = Extents { points: [1, 1, 8], components: 1 };
+    let [from, mut to] = [(), ()].map(|()| Buffer::<i32>::zeros(&world, &stream, line).expect("memory"));
+    let mut launched = |start: usize, scalars: &[Scalar]| {
+        let tile = Tile { start: [0, 0, start], end: [1, 1, 7] };
+        let arguments = (from.reader(line.whole())?, to.writer(line.whole())?);
+        stream.launch_either_with(&SHIFT, tile, arguments, scalars, |_, _| ())
+    };
+    let expected = "READS(i32), WRITES(i32), SCALAR(i32)".to_owned();
+    let given = "READS(i32), WRITES(i32), SCALAR(i64)".to_owned();
+    let refused = Err(Error::KernelArguments { kernel: "shift", expected, given });
+    assert_eq!(launched(1, &[3_i64.into()]), refused);
+    match launched(0, &[3_i32.into()]) {
+        Err(Error::ReadOutOfBounds { kernel: "shift", argument: 0, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(launched(1, &[3_i32.into()]), Ok(()));
+    assert_eq!(launched(1, &[3_i64.into()]), Ok(()), "the host looks at the first launch that it accepts");
 }

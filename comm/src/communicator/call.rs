@@ -80,8 +80,8 @@ impl Call {
         if found == self.tag {
             return None;
         }
-        let rest =
-            || asked(&format!("it gave another root, or another number of elements, than rank {rank}"));
+        let what = if self.name == Kind::Gather.name() { "" } else { ", or another number of elements," };
+        let rest = || asked(&format!("it gave another root{what} than rank {rank}"));
         Some(self.differs_before_length(found, rank).unwrap_or_else(rest))
     }
 
@@ -126,6 +126,11 @@ mod tests {
             (Call::new(Kind::AllReduce, 300, Op::Sum, 5, 0), "another number of elements"),
             (Call::new(Kind::AllReduce, 300, Op::Sum, 4, 1), "another root"),
         ];
+        let [first, second] = [0, 1].map(|root| Call::new(Kind::Gather, 7, Op::Replace, 0, root));
+        assert_eq!(
+            first.differs(second.tag, 1).as_deref(),
+            Some("it gave another root than rank 1; do all ranks make the same calls?")
+        );
         assert_eq!(own.numbered(44).tag, own.tag, "of 256 numbers");
         assert!(!own.is_of_pairs() && cases[0].0.is_of_pairs());
         for (other, what) in cases {

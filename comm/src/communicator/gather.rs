@@ -27,7 +27,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) on the root; else as [`Communicator::broadcast`].
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) on the root; else as [`Communicator::broadcast`], where ranks may give
+    /// different numbers of elements. Of different types the root learns, and the others in a later call.
     pub fn gather<T: Element>(&self, own: &[T], root: usize) -> Result<Option<Vec<Vec<T>>>> {
         const CALL: &str = "gather";
         self.or_fail(CALL, self.check_rank("Communicator::gather", root))?;

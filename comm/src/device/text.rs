@@ -10,6 +10,7 @@ use super::{Intent, Pitched};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, Result};
 use crate::fabric::{Region, bytes_of};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// A kernel as source text.
@@ -49,8 +50,9 @@ pub struct KernelText {
     pub name: &'static str,
     /// The source.
     pub source: &'static str,
-    /// How far from its own point it reads, along each axis. Of an array of which it writes other points, as a boundary
-    /// condition does, it reads towards those that it is given to read.
+    /// How far from its own point it reads, along each axis. Where it reads the array that it writes, as the mirror at a
+    /// boundary does, it reads in the direction of what it was given to read, and only along the axis on which that lies
+    /// beside: two layers that are mirrored along y have `[0, 3, 0]`.
     pub reach: [usize; 3],
 }
 
@@ -133,6 +135,18 @@ impl KernelText {
         }
     }
 
+    /// Makes that check the first time that it is launched by this thread, until it succeeds.
+    fn check_once(&'static self, check: impl FnOnce() -> Result<()>) -> Result<()> {
+        thread_local!(static KNOWN: RefCell<Vec<*const KernelText>> = const { RefCell::new(Vec::new()) });
+        let own = std::ptr::from_ref(self);
+        if KNOWN.with_borrow(|known| known.contains(&own)) {
+            return Ok(());
+        }
+        check()?;
+        KNOWN.with_borrow_mut(|known| known.push(own));
+        Ok(())
+    }
+
     /// Whether it has parameters for those arrays and numbers.
     ///
     /// # Errors
@@ -153,6 +167,38 @@ impl KernelText {
         }
         let (expected, given) = (expected.join(", "), given.join(", "));
         Err(Error::KernelArguments { kernel: self.name, expected, given })
+    }
+
+    /// Whether it is given what it reads around the points of a tile.
+    ///
+    /// # Errors
+    /// [`Error::ReadOutOfBounds`].
+    fn check_reach<A: Arguments>(&self, tile: Tile, arguments: &A) -> Result<()> {
+        for (argument, (memory, (name, _))) in arguments.memories().zip(self.parameters()).enumerate() {
+            let readable = match (memory.intent, name) {
+                (Intent::Write, _) => continue,
+                (Intent::Read, TABLE) => memory.array.rows.extents().whole(),
+                (Intent::Read, _) => match is_written(arguments, memory) {
+                    false => reached(tile, self.reach),
+                    true => reached_elsewhere(tile, self.reach, *memory.bounds),
+                },
+            };
+            let is_readable = (0..3).all(|axis| {
+                memory.bounds.start[axis] <= readable.start[axis]
+                    && readable.start[axis] <= readable.end[axis]
+                    && readable.end[axis] <= memory.bounds.end[axis]
+            });
+            if !is_readable {
+                return Err(Error::ReadOutOfBounds {
+                    kernel: self.name,
+                    argument,
+                    array: Box::new(memory.array.rows.extents().whole()),
+                    tile: Box::new(readable),
+                    bounds: Box::new(*memory.bounds),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -220,7 +266,8 @@ impl Stream {
 
     /// Enqueues a kernel over the points of `tile` that is there in two forms: as a closure, which host streams
     /// run as [`Stream::launch`] does, and as a text, which the streams of other devices run. Does not block,
-    /// except that a text is compiled the first time unless [`Stream::compile`] has; both must compute the same bits.
+    /// except that a text is compiled the first time unless [`Stream::compile`] has; both must compute the same bits. On the
+    /// host the first launch of a text is checked against its parameters and its reach, as all of them are on a device.
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents, KernelText, Rows, RowsMut, Tile};
@@ -287,7 +334,16 @@ impl Stream {
         body: impl Fn(Tile, <A::Detached as Arguments>::Views<'_>) + Send + Sync + 'static,
     ) -> Result<()> {
         match self.accelerator() {
-            None => self.enqueue_closure(text.name, tile, &arguments, body),
+            None => {
+                if tile.points() > 0 {
+                    text.check_once(|| {
+                        self.check_arguments(text.name, tile, &arguments)?;
+                        text.check(arguments.memories(), scalars)?;
+                        text.check_reach(tile, &arguments)
+                    })?;
+                }
+                self.enqueue_closure(text.name, tile, &arguments, body)
+            }
             Some(accelerator) => self.launch_text(accelerator, text, tile, &arguments, scalars),
         }
     }
@@ -306,30 +362,7 @@ impl Stream {
         if tile.points() == 0 {
             return Ok(());
         }
-        for (argument, (memory, (name, _))) in arguments.memories().zip(text.parameters()).enumerate() {
-            let readable = match (memory.intent, name) {
-                (Intent::Write, _) => continue,
-                (Intent::Read, TABLE) => memory.array.rows.extents().whole(),
-                (Intent::Read, _) => match is_written(arguments, memory) {
-                    false => reached(tile, text.reach),
-                    true => reached_elsewhere(tile, text.reach, *memory.bounds),
-                },
-            };
-            let is_readable = (0..3).all(|axis| {
-                memory.bounds.start[axis] <= readable.start[axis]
-                    && readable.start[axis] <= readable.end[axis]
-                    && readable.end[axis] <= memory.bounds.end[axis]
-            });
-            if !is_readable {
-                return Err(Error::ReadOutOfBounds {
-                    kernel: text.name,
-                    argument,
-                    array: Box::new(memory.array.rows.extents().whole()),
-                    tile: Box::new(readable),
-                    bounds: Box::new(*memory.bounds),
-                });
-            }
-        }
+        text.check_reach(tile, arguments)?;
         let threads = text.threads(tile).map_err(|log| {
             let device = accelerator.name().into();
             Error::KernelDidNotCompile { kernel: text.name.into(), device, log }

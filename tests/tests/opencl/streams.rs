@@ -421,7 +421,7 @@ fn a_kernel_reads_the_array_that_it_writes_elsewhere() {
                 }
             };
             assert!(values.iter().copied().eq((0..1000).map(expected)), "{kind:?}, {by_text}: {values:?}");
-            // Too far within, and over what is read.
+            // Too far within, of which the host looks at the first launch only, and over what is read.
             let both = field.reader_and_writer(line(2, 4), line(0, 2)).expect("they are within");
             let refused = stream.launch_either_with(&MIRROR, line(0, 2), both, &[3_i64.into()], |_, _| ());
             assert_eq!(

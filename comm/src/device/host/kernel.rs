@@ -274,7 +274,7 @@ impl Stream {
     /// A panic of the body is an error of the stream, which names the kernel.
     ///
     /// # Errors
-    /// At once, with nothing enqueued: if an array belongs to another stream, is given both to
+    /// At once, with nothing enqueued: if an array belongs to another stream, the same points of one are given both to
     /// read and to write, or `tile` leaves what a writer may write; [`Error::NoDeviceKernel`] on a stream of
     /// another device than the host, which takes [`Stream::launch_either`].
     #[inline]
