@@ -105,6 +105,9 @@
 //! who waits for whom.
 #![deny(missing_docs)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("StreamHalo needs Linux: memory files, futexes and what `/proc` tells");
+
 pub mod backend;
 mod boards;
 pub mod collective;
@@ -117,7 +120,6 @@ mod locks;
 mod meeting;
 mod named;
 mod names;
-#[cfg_attr(not(target_os = "linux"), path = "pinning/absent.rs")]
 mod pinning;
 mod primitive;
 pub mod queue;

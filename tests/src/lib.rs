@@ -14,7 +14,6 @@ mod panicking;
 mod programs;
 mod random;
 mod ranks;
-#[cfg(target_os = "linux")]
 pub mod start;
 mod walled;
 

@@ -1,8 +1,6 @@
 //! What goes wrong over MPI: ranks that panic, end or stay away, and launchers and libraries that do
 //! not belong together. And an application that brings its own communicator.
 
-#![cfg(target_os = "linux")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! Jobs of processes over shared memory: that they compute the right thing, sleep and are woken,
 //! give memory back, and end together.
 
-#![cfg(target_os = "linux")]
-
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,8 +1,6 @@
 //! Exchanges make no system call while their waits spin: the helper's ranks are killed by the kernel
 //! for making one.
 
-#![cfg(target_os = "linux")]
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,5 @@
 //! Triggered operations are few on real network interfaces: with less room than a host that runs ahead
 //! would fill, every policy makes it wait, or refuses it, and nothing is lost or blocked.
-#![cfg(target_os = "linux")]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;

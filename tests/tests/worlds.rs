@@ -335,7 +335,6 @@ fn more_ranks_than_memory_can_count_are_refused() {
 }
 
 /// The kernel would give page after page, and end the process when there are none left.
-#[cfg(target_os = "linux")]
 #[test]
 fn memory_that_the_machine_does_not_have_is_refused() {
     let told = std::fs::read_to_string("/proc/meminfo").expect("Linux has it");

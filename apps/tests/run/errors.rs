@@ -194,7 +194,6 @@ fn what_does_not_fit_together_is_shown_at_its_line() {
 }
 
 /// Nobody has to listen to what is said beside the results.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_standard_error_that_takes_nothing_is_no_error() {
     let folder = Folder::new();

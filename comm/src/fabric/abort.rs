@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// What a rank has done whose process has ended with status 0 while it had a world: who is through with it by then, and ends
 /// well too, has not failed.
-#[cfg(target_os = "linux")]
 pub(crate) const EXITED: &str = "its process exited without dropping its world";
 
 /// The abort word of a job: the first failure of any rank, for all the others to see.

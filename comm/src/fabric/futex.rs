@@ -17,7 +17,6 @@ impl Futex {
     pub(crate) const WAKER: Futex = Futex { nap: Duration::ZERO };
 }
 
-#[cfg(target_os = "linux")]
 impl Sleep for Futex {
     fn sleep(&self, word: &AtomicU32, seen: u32) {
         use rustix::thread::futex;
@@ -37,14 +36,4 @@ impl Sleep for Futex {
         // Waking a mapped word cannot fail; if it did, the sleeper's nap ends by itself.
         let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Sleep for Futex {
-    fn sleep(&self, _word: &AtomicU32, _seen: u32) {
-        // No portable sleep on a word has a time-out: short naps find the value in time.
-        std::thread::sleep(self.nap.min(Duration::from_micros(50)));
-    }
-
-    fn wake(&self, _word: &AtomicU32) {}
 }

@@ -210,7 +210,7 @@ impl Block {
         let start = unsafe { std::alloc::alloc(layout) };
         let start = NonNull::new(start)
             .ok_or_else(|| failed("the allocator has no more; use fewer cells or ranks"))?;
-        #[cfg(all(target_os = "linux", not(miri)))]
+        #[cfg(not(miri))]
         if bytes >= LARGE_BYTES {
             use rustix::mm::{Advice, madvise};
             let whole_pages = layout.size() / PAGE_BYTES * PAGE_BYTES;

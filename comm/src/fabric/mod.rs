@@ -19,11 +19,9 @@ mod local;
 mod memory;
 mod messaging;
 mod met;
-#[cfg_attr(not(target_os = "linux"), path = "mpi/absent.rs")]
 mod mpi;
 mod observer;
 mod ofi;
-#[cfg_attr(not(target_os = "linux"), path = "over_mpi/absent.rs")]
 mod over_mpi;
 mod over_ofi;
 mod packet;
@@ -42,7 +40,6 @@ mod wait;
 mod wire;
 mod word;
 
-#[cfg(target_os = "linux")]
 pub(crate) use abort::EXITED;
 pub(crate) use abort::{Abort, to_blame};
 pub(crate) use bells::Bells;
@@ -291,7 +288,7 @@ pub const FABRICS: &[FabricRow] = &[
         executor: Executor::Stream,
         reaches_devices: false,
         takes_handles: true,
-        unusable: shm::unusable,
+        unusable: || None,
         join: shm::join,
     },
     FabricRow {
@@ -309,7 +306,7 @@ pub const FABRICS: &[FabricRow] = &[
         executor: Executor::Proxy,
         reaches_devices: false,
         takes_handles: true,
-        unusable: || shm::unusable().or_else(over_mpi::unusable),
+        unusable: over_mpi::unusable,
         join: |options| shm::within_nodes("shm+mpi", over_mpi::launched(options)?, options),
     },
     FabricRow {
@@ -327,7 +324,7 @@ pub const FABRICS: &[FabricRow] = &[
         executor: Executor::Nic,
         reaches_devices: false,
         takes_handles: true,
-        unusable: || shm::unusable().or_else(over_ofi::unusable),
+        unusable: over_ofi::unusable,
         join: |options| shm::within_nodes("shm+ofi", over_ofi::launched(options)?, options),
     },
 ];

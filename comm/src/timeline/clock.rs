@@ -17,17 +17,8 @@ const TAG: u32 = 0;
 /// Nanoseconds of a clock that never goes back, from an origin that all processes of a machine share.
 #[inline]
 pub fn now_ns() -> u64 {
-    #[cfg(target_os = "linux")]
-    {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        // The origin is that of the process; ranks in others are on another clock, as [`identity`] says.
-        static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
-        ORIGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
-    }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Where a rank's clock stands against that of rank 0.

@@ -5,7 +5,6 @@
 //! finalises. `mpi_application LIBRARY none` hands its communicator without having initialised MPI, and
 //! `mpi_application LIBRARY launched` asks for the world of the launcher, with MPI initialised.
 
-#[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.as_slice() {
@@ -21,10 +20,6 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn main() {}
-
-#[cfg(target_os = "linux")]
 mod application {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
     use std::error::Error;

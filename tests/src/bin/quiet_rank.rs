@@ -5,15 +5,10 @@
 //! and says so on standard output, line by line. `FAULT` is `none`; `yield`, which makes a system
 //! call on purpose; or `impatient`, which yields in its waits.
 
-#[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     quiet::main()
 }
 
-#[cfg(not(target_os = "linux"))]
-fn main() {}
-
-#[cfg(target_os = "linux")]
 mod quiet {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     use std::convert::Infallible;

@@ -6,7 +6,6 @@ mod faults;
 mod kernels;
 mod periods;
 mod primitives;
-#[cfg(target_os = "linux")]
 mod processes;
 
 use std::sync::MutexGuard;

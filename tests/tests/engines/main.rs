@@ -3,8 +3,6 @@
 //!
 //! With `STREAMHALO_TEST_ENGINES=TEXT` in the environment only fabrics whose name has that text are tried.
 
-#![cfg(target_os = "linux")]
-
 mod device;
 mod leaving;
 mod table;

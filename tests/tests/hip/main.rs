@@ -9,7 +9,6 @@ mod kernels;
 mod periods;
 #[path = "../cuda/primitives.rs"]
 mod primitives;
-#[cfg(target_os = "linux")]
 #[path = "../cuda/processes.rs"]
 mod processes;
 

@@ -8,7 +8,6 @@ mod mirrors;
 mod moves;
 mod periods;
 mod primitives;
-#[cfg(target_os = "linux")]
 mod processes;
 mod refusals;
 mod staged;

@@ -1,7 +1,6 @@
 //! Queues: what they carry out, on threads; how many signals it takes; and what they refuse, with nothing enqueued.
 
 mod counts;
-#[cfg(target_os = "linux")]
 mod early;
 mod kept;
 mod misuse;

@@ -1,8 +1,6 @@
 //! Two machines on one: ranks in two network namespaces, whose bytes go over a cable that can be cut.
 //! Skipped, with the reason, where this user may not make any.
 
-#![cfg(target_os = "linux")]
-
 mod cable;
 
 use cable::{Cable, INTERFACE};

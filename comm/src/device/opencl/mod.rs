@@ -11,7 +11,6 @@ mod choice;
 mod driver;
 #[cfg(test)]
 mod exchanges;
-#[cfg_attr(not(target_os = "linux"), path = "exported/absent.rs")]
 mod exported;
 mod graph;
 mod queue;

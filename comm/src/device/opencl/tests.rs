@@ -271,7 +271,6 @@ fn the_host_is_shown_any_points_without_fine_grained_memory() {
 }
 
 /// Memory files of that many bytes that this process has open.
-#[cfg(target_os = "linux")]
 fn open_files(bytes: usize) -> usize {
     let all = std::fs::read_dir("/proc/self/fd").expect("Linux has it").filter_map(Result::ok);
     // Others are opened and closed meanwhile.
@@ -280,7 +279,6 @@ fn open_files(bytes: usize) -> usize {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn exported_memory_is_kept_until_all_have_closed_it() {
     // As no other test has.
     const BYTES: usize = 77 * 4096;

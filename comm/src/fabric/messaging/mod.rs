@@ -16,7 +16,7 @@ mod bulks;
 mod goodbye;
 mod ring;
 mod state;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;
 
 pub(crate) use state::{FRAME_BYTES, State};

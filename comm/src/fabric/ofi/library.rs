@@ -280,7 +280,6 @@ mod tests {
         assert!(reason.contains(LIBRARY_VARIABLE), "{reason}");
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn another_library_is_not_taken_for_libfabric() {
         let reason = reason("libc.so.6");

@@ -20,7 +20,7 @@ mod library;
 mod memory;
 mod provider;
 mod sys;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;
 mod turns;
 mod work;

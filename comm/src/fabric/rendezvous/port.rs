@@ -9,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Debug)]
 pub struct ReservedPort {
     address: SocketAddr,
-    #[cfg(target_os = "linux")]
     _socket: std::os::fd::OwnedFd,
 }
 
@@ -18,7 +17,6 @@ impl ReservedPort {
     ///
     /// # Errors
     /// [`Error::System`] if the machine does not have the address, or no free port.
-    #[cfg(target_os = "linux")]
     pub fn on(address: IpAddr) -> Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType};
         let reserve = || {
@@ -34,20 +32,6 @@ impl ReservedPort {
         reserve().map_err(|error: rustix::io::Errno| Error::System {
             call: "reserving a port for rank 0",
             reason: format!("{error}, at {address}"),
-        })
-    }
-
-    /// Says why there is none.
-    ///
-    /// # Errors
-    /// Always.
-    #[cfg(not(target_os = "linux"))]
-    pub fn on(address: IpAddr) -> Result<Self> {
-        Err(Error::System {
-            call: "reserving a port for rank 0",
-            reason: format!(
-                "only Linux lets two processes share one; choose a free port of {address} yourself"
-            ),
         })
     }
 

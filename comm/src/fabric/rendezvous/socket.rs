@@ -75,24 +75,13 @@ pub(super) fn connect(address: &str, deadline: Option<Instant>) -> Result<TcpStr
 
 /// Small frames go at once, and a machine that is gone is noticed within half a minute.
 pub(super) fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    keep_alive(stream)
-}
-
-#[cfg(target_os = "linux")]
-fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
+    stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(10))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
     sockopt::set_tcp_keepcnt(stream, 4)?;
     // The probes above are sent only while nothing is on its way.
     sockopt::set_tcp_user_timeout(stream, 30_000)?;
-    Ok(())
-}
-
-/// Elsewhere a machine that is gone is noticed by the time-outs of who waits for it.
-#[cfg(not(target_os = "linux"))]
-fn keep_alive(_stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }

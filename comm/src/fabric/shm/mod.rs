@@ -3,28 +3,14 @@
 //! The launcher makes the file and passes it on to its ranks by inheritance. It has no name, so
 //! nothing of it can be left behind: it is gone when the last process that maps it is.
 
-#[cfg(not(target_os = "linux"))]
-mod absent;
-#[cfg(target_os = "linux")]
 mod job;
-#[cfg(target_os = "linux")]
 mod mapping;
-#[cfg(target_os = "linux")]
 mod node;
-#[cfg(target_os = "linux")]
 mod segment;
 
-#[cfg(not(target_os = "linux"))]
-pub use absent::Job;
-#[cfg(not(target_os = "linux"))]
-pub(super) use absent::{join, within_nodes};
-#[cfg(target_os = "linux")]
 pub use job::Job;
-#[cfg(target_os = "linux")]
 pub(crate) use mapping::{Mapping, reserve, whole_pages};
-#[cfg(target_os = "linux")]
 pub(super) use node::within_nodes;
-#[cfg(target_os = "linux")]
 pub use segment::ShmFabric;
 
 use super::Fabric;
@@ -43,7 +29,6 @@ pub const SIZE_VARIABLE: &str = "STREAMHALO_SIZE";
 pub const LAUNCHER_VARIABLE: &str = "STREAMHALO_LAUNCHER";
 
 /// The fabric of a rank that `streamhalo run` or `streamhalo launch` has started.
-#[cfg(target_os = "linux")]
 pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
     job::end_with_parent()?;
     node::of_job(options)
@@ -55,7 +40,6 @@ pub(super) fn join(options: &WorldOptions) -> Result<Arc<dyn Fabric>> {
 /// # Errors
 /// [`Error::System`](crate::Error::System) if that one has ended already.
 pub fn end_with_launcher() -> Result<()> {
-    #[cfg(target_os = "linux")]
     if std::env::var_os(LAUNCHER_VARIABLE).is_some() {
         job::end_with_parent()?;
     }
@@ -67,10 +51,9 @@ pub fn end_with_launcher() -> Result<()> {
 ///
 /// # Errors
 /// [`Error::BadEnvironment`](crate::Error::BadEnvironment) if this process cannot open what it has inherited.
-pub fn tell_launcher(_rank: usize, _reason: &str) -> Result<()> {
-    #[cfg(target_os = "linux")]
+pub fn tell_launcher(rank: usize, reason: &str) -> Result<()> {
     if let Ok(descriptor) = std::env::var(SEGMENT_VARIABLE) {
-        segment::Segment::inherited(&descriptor)?.0.abort().raise(_rank, _reason);
+        segment::Segment::inherited(&descriptor)?.0.abort().raise(rank, reason);
     }
     Ok(())
 }
@@ -89,13 +72,4 @@ pub enum Exit {
         /// A status for the launcher to exit with.
         code: i32,
     },
-}
-
-/// Why the fabric cannot be used here, if so.
-pub(super) fn unusable() -> Option<String> {
-    if cfg!(target_os = "linux") {
-        None
-    } else {
-        Some("it needs memfd and futex, which are Linux calls; use `local`".into())
-    }
 }

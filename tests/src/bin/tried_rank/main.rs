@@ -4,16 +4,11 @@
 //! [`modes`]. `tried_rank launch N MODE` is a launcher itself, and `tried_rank launch-scripts N MODE` one of scripts around
 //! ranks. `tried_rank with [NAME=VALUE | NAME]... MODE` is a rank whose environment was changed: set, or taken away.
 
-#[cfg(target_os = "linux")]
 mod ending;
-#[cfg(target_os = "linux")]
 mod launching;
-#[cfg(target_os = "linux")]
 mod memory;
-#[cfg(target_os = "linux")]
 mod modes;
 
-#[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -34,6 +29,3 @@ fn main() -> std::process::ExitCode {
         }
     }
 }
-
-#[cfg(not(target_os = "linux"))]
-fn main() {}

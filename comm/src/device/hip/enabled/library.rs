@@ -350,7 +350,6 @@ impl Compiler {
 }
 
 /// A library of clang that something else in this process uses.
-#[cfg(target_os = "linux")]
 fn another_clang() -> Option<String> {
     use libloading::os::unix::{Library, RTLD_LAZY};
     // Of `dlopen`: a library is found only if it is there already.
@@ -360,12 +359,6 @@ fn another_clang() -> Option<String> {
         unsafe { Library::open(Some(name), only_if_there) }.is_ok()
     };
     (13..=22).map(|version| format!("libclang-cpp.so.{version}")).find(there)
-}
-
-/// A library of clang that something else in this process uses.
-#[cfg(not(target_os = "linux"))]
-fn another_clang() -> Option<String> {
-    None
 }
 
 /// The first of some libraries that can be loaded, for ever.
