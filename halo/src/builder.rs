@@ -167,6 +167,37 @@ impl<'a> StreamHaloBuilder<'a> {
     /// scatters, both from the generation that was current when the exchange was made; one that comes after another number
     /// of swaps is refused.
     ///
+    /// Where an exchange follows any number of swaps, as in cycles over several grids, make two that expect none, one in each
+    /// generation, and take the one of the current generation:
+    ///
+    /// ```
+    /// use streamhalo::prelude::*;
+    ///
+    /// # fn main() -> Result<(), HaloError> {
+    /// let world = World::alone()?;
+    /// let stream = Device::host().stream(&world)?;
+    /// let grid = GlobalGrid::new([4], [true])?.partition(&world)?.local(1)?;
+    /// let mut field = Alternating::<i32, 1>::zeros(&grid, Entity::Cell, &stream)?;
+    /// let mut halos = Vec::new();
+    /// for _ in 0..2 {
+    ///     let asked = StreamHalo::builder(&world, &stream).swaps_per_exchange(0);
+    ///     halos.push(asked.build(1, &mut field)?);
+    ///     field.swap(); // so that the first generation is current again behind both
+    /// }
+    /// let mut current = 0;
+    /// for (step, swaps) in [0, 3, 0, 2, 1].into_iter().enumerate() {
+    ///     for _ in 0..swaps {
+    ///         field.swap();
+    ///         current = 1 - current;
+    ///     }
+    ///     field.now_mut().fill(|[x], _| (10 * step + x) as i32)?;
+    ///     halos[current].gather(&mut field)?;
+    ///     assert_eq!(field.now().copy_with_ghosts()?[[0]], (10 * step + 3) as i32);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// Of several exchanges of a field the first such one alone writes ahead. It fills the ghosts
     /// first after each swap; the others are refused before that ([`HaloError::GhostsFilledAhead`]). That holds until an
     /// exchange of the field is made when no rank has the first one any more: so drop an exchange before you make the one
