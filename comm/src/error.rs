@@ -225,7 +225,8 @@ pub enum Error {
     },
     /// A kernel was given the same memory to read and to write.
     #[error(
-        "kernel `{kernel}` would read and write the same memory; give it two generations, or write access alone"
+        "kernel `{kernel}` would read and write the same memory; give it two generations, write access alone, or points to read \
+         that are not written"
     )]
     AliasedArguments {
         /// The kernel's name.

@@ -7,7 +7,7 @@ use streamhalo_comm::{Communicator, Element, Error, room_for};
 impl<T: Element, const D: usize> Array<T, D> {
     /// The whole field on the rank `root`, wherever it lives: shape `[axis 0, .., x]` of the entries of the grid, with the
     /// component as a last axis where there are several; `None` on the others. For results: `root` has to have memory for
-    /// it twice. Collective; blocks, also until the stream has come to rest.
+    /// it twice, and for its own part once more. Collective; blocks, also until the stream has come to rest.
     ///
     /// ```
     /// use streamhalo_comm::device::Device;
@@ -36,25 +36,37 @@ impl<T: Element, const D: usize> Array<T, D> {
         const CALL: &str = "Array::collect";
         let world = self.grid().world();
         let (rank, size) = (world.rank(), world.size());
-        let here = match root < size {
-            true => self.copy_owned(),
+        let prepared = match root < size {
+            true => {
+                self.copy_owned().and_then(|own| Ok((own, (rank == root).then(|| self.room()).transpose()?)))
+            }
             false => Err(Error::WrongRank { what: CALL, rank: root, size }.into()),
         };
-        let (told, own) = match here {
-            Ok(own) => (Ok(self.collected_on(root)), own),
-            Err(error) => (Err(error), Vec::new()),
-        };
-        let told = world.agree(CALL, told)?;
+        let told = world.agree(CALL, prepared.as_ref().map(|_| self.collected_on(root)))?;
         if let Some(other) = told.iter().position(|other| *other != told[0]) {
             let reason = format!("it collects {}, and rank 0 {}", told[other], told[0]);
             return Err(Error::CollectiveFailed { call: CALL, rank: other, reason }.into());
         }
+        let (own, mut whole) = prepared?;
         let parts = Communicator::new(world)?.gather(&own, root)?;
-        let whole = parts.map(|parts| self.put_together(&parts));
-        // All have it or none.
-        world.agree(CALL, whole.as_ref().map_or(Ok(()), |whole| whole.as_ref().map(drop)))?;
-        debug_assert!(whole.is_some() == (rank == root), "the others have nothing");
-        whole.transpose()
+        if let (Some(whole), Some(parts)) = (&mut whole, parts) {
+            self.put_together(&parts, whole)?;
+        }
+        Ok(whole)
+    }
+
+    /// The extents of a box of entries, with the components where there are several.
+    fn shape(&self, extents: [usize; D]) -> Vec<usize> {
+        extents.into_iter().chain(Some(self.components()).filter(|components| *components > 1)).collect()
+    }
+
+    /// Zeros for the entries of all ranks.
+    fn room(&self) -> Result<ArrayD<T>, GridError> {
+        let shape = self.shape(self.grid().subdomain().partition().grid().entity_extents(self.entity()));
+        let elements = shape.iter().product();
+        let mut room = room_for(elements, "a field of all ranks")?;
+        room.resize(elements, T::default());
+        Ok(ArrayD::from_shape_vec(shape, room).expect("the room is of that shape"))
     }
 
     /// What is collected, as ranks compare it.
@@ -71,27 +83,18 @@ impl<T: Element, const D: usize> Array<T, D> {
     }
 
     /// The field, of what each rank owns.
-    fn put_together(&self, parts: &[Vec<T>]) -> Result<ArrayD<T>, GridError> {
+    fn put_together(&self, parts: &[Vec<T>], whole: &mut ArrayD<T>) -> Result<(), GridError> {
         let partition = self.grid().subdomain().partition();
-        let with_components = |extents: [usize; D]| {
-            let components = Some(self.components()).filter(|components| *components > 1);
-            extents.into_iter().chain(components).collect::<Vec<_>>()
-        };
-        let shape = with_components(partition.grid().entity_extents(self.entity()));
-        let elements = shape.iter().product();
-        let mut room = room_for(elements, "a field of all ranks")?;
-        room.resize(elements, T::default());
-        let mut whole = ArrayD::from_shape_vec(shape, room).expect("the room is of that shape");
         for (rank, part) in parts.iter().enumerate() {
             let owned = partition.subdomain(rank, self.grid().halo_width())?.owned_global(self.entity());
-            let part = ArrayViewD::from_shape(with_components(owned.extents()), part)
-                .expect("a rank sends what it owns");
+            let part =
+                ArrayViewD::from_shape(self.shape(owned.extents()), part).expect("a rank sends what it owns");
             let place = |axis: usize| match axis < D {
                 true => Slice::from(owned.start[axis]..owned.end[axis]),
                 false => Slice::from(..),
             };
             whole.slice_each_axis_mut(|axis| place(axis.axis.index())).assign(&part);
         }
-        Ok(whole)
+        Ok(())
     }
 }

@@ -12,7 +12,8 @@ const PIECE_BYTES: usize = 1 << 20;
 impl Communicator {
     /// Gives `root` the elements of every rank, by rank, of each as many as it has; the others get `None`. Collective, with
     /// elements of one type on all ranks and the same root; blocks. All ranks first learn how many each of them has; then the
-    /// root receives from one rank after the other, so that every element goes once over the wire. As `MPI_Gatherv`.
+    /// root receives a piece of every rank in turn, and the next of each, so that every element goes once over the wire and no
+    /// rank waits for long. As `MPI_Gatherv`.
     ///
     /// ```
     /// # use streamhalo_comm::{Communicator, Error, World, WorldOptions};
@@ -40,17 +41,22 @@ impl Communicator {
             own.chunks(piece).try_for_each(|piece| self.send_step(call, root, piece))?;
             return Ok(None);
         }
-        let of_rank = |(rank, length): (usize, i64)| {
-            let length = length as usize;
-            let mut elements = self.or_fail(CALL, room_for(length, "what a rank has gathered"))?;
-            if rank == root {
-                elements.extend_from_slice(own);
-            } else {
-                elements.resize(length, T::default());
-                elements.chunks_mut(piece).try_for_each(|piece| self.receive_step(call, rank, piece))?;
-            }
-            Ok(elements)
+        let room = |length: i64| {
+            let mut room = self.or_fail(CALL, room_for(length as usize, "what a rank has gathered"))?;
+            room.resize(length as usize, T::default());
+            Ok(room)
         };
-        lengths.into_iter().enumerate().map(of_rank).collect::<Result<_>>().map(Some)
+        let mut all: Vec<Vec<T>> = lengths.into_iter().map(room).collect::<Result<_>>()?;
+        all[root].copy_from_slice(own);
+        let longest = all.iter().map(Vec::len).max().unwrap_or(0);
+        for start in (0..longest).step_by(piece) {
+            for (rank, elements) in all.iter_mut().enumerate().filter(|(rank, _)| *rank != root) {
+                let end = elements.len().min(start + piece);
+                if start < end {
+                    self.receive_step(call, rank, &mut elements[start..end])?;
+                }
+            }
+        }
+        Ok(Some(all))
     }
 }

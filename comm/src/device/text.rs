@@ -52,7 +52,8 @@ pub struct KernelText {
     pub source: &'static str,
     /// How far from its own point it reads, along each axis. Where it reads the array that it writes, as the mirror at a
     /// boundary does, it reads in the direction of what it was given to read, and only along the axis on which that lies
-    /// beside: two layers that are mirrored along y have `[0, 3, 0]`.
+    /// beside: two layers that are mirrored along y have `[0, 3, 0]`. Other arrays it then reads as far as they have points.
+    /// It loads no words with points of both.
     pub reach: [usize; 3],
 }
 
@@ -174,14 +175,20 @@ impl KernelText {
     /// # Errors
     /// [`Error::ReadOutOfBounds`].
     fn check_reach<A: Arguments>(&self, tile: Tile, arguments: &A) -> Result<()> {
+        let is_of_a_boundary = arguments
+            .memories()
+            .any(|memory| memory.intent == Intent::Read && is_written(arguments, &memory));
         for (argument, (memory, (name, _))) in arguments.memories().zip(self.parameters()).enumerate() {
             let readable = match (memory.intent, name) {
                 (Intent::Write, _) => continue,
                 (Intent::Read, TABLE) => memory.array.rows.extents().whole(),
-                (Intent::Read, _) => match is_written(arguments, memory) {
-                    false => reached(tile, self.reach),
-                    true => reached_elsewhere(tile, self.reach, *memory.bounds),
-                },
+                (Intent::Read, _) if is_written(arguments, &memory) => {
+                    reached_elsewhere(tile, self.reach, *memory.bounds)
+                }
+                (Intent::Read, _) if is_of_a_boundary => {
+                    within(reached(tile, self.reach), memory.array.rows.extents().whole())
+                }
+                (Intent::Read, _) => reached(tile, self.reach),
             };
             let is_readable = (0..3).all(|axis| {
                 memory.bounds.start[axis] <= readable.start[axis]
@@ -206,7 +213,7 @@ impl KernelText {
 const TABLE: &str = "TABLE";
 
 /// Whether a kernel writes other points of the array that it reads.
-fn is_written<A: Arguments>(arguments: &A, read: Memory<'_>) -> bool {
+fn is_written<A: Arguments>(arguments: &A, read: &Memory<'_>) -> bool {
     arguments
         .memories()
         .any(|other| other.intent == Intent::Write && other.array.region.is_same(&read.array.region))
@@ -233,6 +240,18 @@ fn reached_elsewhere(tile: Tile, reach: [usize; 3], bounds: Tile) -> Tile {
         }
     }
     reached
+}
+
+/// As much of it as an array has, beside whose boundary a kernel looks up what it needs at its own points.
+fn within(reached: Tile, array: Tile) -> Tile {
+    Tile {
+        // As in `reached`: a point before the first would be a huge number.
+        start: std::array::from_fn(|axis| match reached.start[axis] {
+            start if start < array.end[axis] => start,
+            _ => 0,
+        }),
+        end: std::array::from_fn(|axis| reached.end[axis].min(array.end[axis])),
+    }
 }
 
 /// A kernel text with what it is launched over and with.
@@ -267,7 +286,7 @@ impl Stream {
     /// Enqueues a kernel over the points of `tile` that is there in two forms: as a closure, which host streams
     /// run as [`Stream::launch`] does, and as a text, which the streams of other devices run. Does not block,
     /// except that a text is compiled the first time unless [`Stream::compile`] has; both must compute the same bits. On the
-    /// host the first launch of a text is checked against its parameters and its reach, as all of them are on a device.
+    /// host a thread's first launch of a text is checked against its parameters and its reach, as all of them are on a device.
     ///
     /// ```
     /// use streamhalo_comm::device::{Buffer, Device, Extents, KernelText, Rows, RowsMut, Tile};
@@ -307,7 +326,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// At once, with nothing enqueued: as [`Stream::launch`]; and on a device [`Error::KernelDidNotCompile`],
+    /// At once, with nothing enqueued: as [`Stream::launch`]; [`Error::KernelDidNotCompile`],
     /// [`Error::KernelArguments`], or that the text would read points that may not be read now.
     #[inline]
     pub fn launch_either<A: Arguments>(

@@ -367,12 +367,12 @@ fn outlives() {
     drop(stream);
 }
 
-/// Points beyond an end of a line are those within, mirrored: `sum` is that of both indices.
+/// Points beyond an end of a line are those within, mirrored, times a factor: `sum` is that of both indices.
 static MIRROR: KernelText = KernelText {
     name: "mirror",
-    source: "KERNEL(mirror)(TILE, READS(i64, inside), WRITES(i64, ghosts), SCALAR(i64, sum)) {\n\
+    source: "KERNEL(mirror)(TILE, READS(i64, inside), WRITES(i64, ghosts), READS(i64, factors), SCALAR(i64, sum)) {\n\
              POINT(i, j, k);\n\
-             AT(ghosts, i, j, k) = AT(inside, i, j, (u64)sum - k);\n}\n",
+             AT(ghosts, i, j, k) = AT(factors, i, j, k) * AT(inside, i, j, (u64)sum - k);\n}\n",
     reach: [0, 0, 3],
 };
 
@@ -397,13 +397,17 @@ fn a_kernel_reads_the_array_that_it_writes_elsewhere() {
                     view.iter_mut().enumerate().for_each(|(index, value)| *value = index as i64);
                 })
                 .expect("nothing fails");
+            let mut factors = Buffer::<i64>::zeros(&world, &stream, LINE).expect("memory");
+            factors.with_host_mut(LINE.whole(), |mut view| view.fill(-2)).expect("nothing fails");
             for (written, read, sum) in ends {
-                let body = move |tile: Tile, (inside, mut ghosts): (Rows<'_, i64>, RowsMut<'_, i64>)| {
+                type Views<'a> = (Rows<'a, i64>, RowsMut<'a, i64>, Rows<'a, i64>);
+                let body = move |tile: Tile, (inside, mut ghosts, factors): Views<'_>| {
                     for (k, ghost) in (tile.start[2]..).zip(ghosts.row(0, 0)) {
-                        *ghost = inside.span(0, 0, sum - k..sum - k + 1)[0];
+                        *ghost = factors.span(0, 0, k..k + 1)[0] * inside.span(0, 0, sum - k..sum - k + 1)[0];
                     }
                 };
-                let both = field.reader_and_writer(read, written).expect("they are within");
+                let (inside, ghosts) = field.reader_and_writer(read, written).expect("they are within");
+                let both = (inside, ghosts, factors.reader(LINE.whole()).expect("ours"));
                 match by_text {
                     true => stream.launch_either_with(&MIRROR, written, both, &[(sum as i64).into()], body),
                     false => stream.launch_on_host("mirror", written, both, body),
@@ -411,25 +415,23 @@ fn a_kernel_reads_the_array_that_it_writes_elsewhere() {
                 .expect("they do not overlap");
             }
             let values = field.copy_out(LINE.whole()).expect("nothing fails");
-            let expected = |k: i64| {
-                if k < 2 {
-                    3 - k
-                } else if k < 998 {
-                    k
-                } else {
-                    1995 - k
-                }
+            let expected = |k: i64| match k {
+                0..2 => -2 * (3 - k),
+                998.. => -2 * (1995 - k),
+                _ => k,
             };
             assert!(values.iter().copied().eq((0..1000).map(expected)), "{kind:?}, {by_text}: {values:?}");
             // Too far within, of which the host looks at the first launch only, and over what is read.
-            let both = field.reader_and_writer(line(2, 4), line(0, 2)).expect("they are within");
+            let (inside, ghosts) = field.reader_and_writer(line(2, 4), line(0, 2)).expect("they are within");
+            let both = (inside, ghosts, factors.reader(LINE.whole()).expect("ours"));
             let refused = stream.launch_either_with(&MIRROR, line(0, 2), both, &[3_i64.into()], |_, _| ());
             assert_eq!(
                 refused.is_err(),
                 kind == StreamKind::Device,
                 "of the text alone it is known: {refused:?}"
             );
-            let both = field.reader_and_writer(line(1, 9), line(0, 2)).expect("they are within");
+            let (inside, ghosts) = field.reader_and_writer(line(1, 9), line(0, 2)).expect("they are within");
+            let both = (inside, ghosts, factors.reader(LINE.whole()).expect("ours"));
             let refused = stream.launch_either_with(&MIRROR, line(0, 2), both, &[3_i64.into()], |_, _| ());
             assert_eq!(refused, Err(Error::AliasedArguments { kernel: "mirror".into() }));
         }

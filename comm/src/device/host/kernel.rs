@@ -156,7 +156,7 @@ impl<T: Element> Argument for Reader<'_, T> {
 
     fn view<'a>(&'a self, _tile: Tile, _: Token) -> Rows<'a, T> {
         let Whole { region, rows, .. } = &**self.points.array;
-        // SAFETY: the bounds lie within the array; the launch has checked that the kernel does not write it, the stream
+        // SAFETY: the bounds lie within the array; the launch has checked that the kernel writes none of these, the stream
         // orders other kernels, and peers write only ghosts, outside of the bounds then.
         unsafe { Rows::new(region.base().cast_const().cast(), *rows, self.points.bounds) }
     }
@@ -184,7 +184,7 @@ impl<T: Element> Argument for Writer<'_, T> {
     fn view<'a>(&'a self, tile: Tile, _: Token) -> RowsMut<'a, T> {
         let Whole { region, rows, .. } = &**self.points.array;
         // SAFETY: the launch has checked that the tile lies within what may be written; its parts do not overlap, and no
-        // other argument is the same array.
+        // other argument has points of what may be.
         unsafe { RowsMut::new(region.base().cast(), *rows, tile) }
     }
 }
@@ -445,9 +445,9 @@ mod tests {
         assert!(size_of::<Memory<'_>>() <= 32, "{}", size_of::<Memory<'_>>());
     }
 
-    /// Borrows keep callers from it, unless something of this crate lends an array twice.
+    /// Borrows keep callers from it, but where an array is lent twice ([`Buffer::reader_and_writer`]).
     #[test]
-    fn an_array_that_is_written_is_no_other_argument() {
+    fn points_that_are_written_are_of_no_other_argument() {
         let world = World::alone().expect("a world of one rank");
         let stream = Device::host().stream(&world).expect("a stream");
         let line = Extents { points: [1, 1, 8], components: 1 };

@@ -128,7 +128,7 @@ impl<'a, T: Element> Plane<'a, T> {
         std::array::from_fn(|row| {
             let first = first.wrapping_add(row * self.pitch);
             // SAFETY: there is such a row by the assertion, and `Rows::plane` has checked that the points may be read; the
-            // launch that the kernel does not write the array, the stream orders other kernels, and peers write only ghosts,
+            // launch that the kernel writes none of them, the stream orders other kernels, and peers write only ghosts,
             // outside of the bounds then.
             unsafe { std::slice::from_raw_parts(first, self.elements) }
         })
