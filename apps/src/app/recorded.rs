@@ -17,7 +17,8 @@ pub(crate) fn recorded(
     let ranks = layout.iter().product();
     let results = World::recorded_threads(ranks, WorldOptions::default(), |world, recording| {
         let (stream, between) = (Device::host().stream(&world)?, Between::default());
-        let trial = Trial { world: &world, stream: &stream, backend, layout, wants_state: true, between };
+        // Messages that bring a state to rank 0 are none of the application's.
+        let trial = Trial { world: &world, stream: &stream, backend, layout, wants_state: false, between };
         let outcome = application.run_trial(&trial)?;
         Ok::<_, AppError>((outcome, recording.take()))
     });

@@ -113,7 +113,7 @@ fn values_that_do_not_fit_each_other() {
         (
             "app.name = 'cholesky'\napp.tile = 4097\ngrid.cells = [4097]",
             (2, 12),
-            "`app.tile` is 4097",
+            "`app.tile` is the integer 4097",
             "an integer from 1 to 4096",
             None,
         ),
