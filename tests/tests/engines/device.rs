@@ -19,8 +19,6 @@ fn ranks(start: &Start, kind: &str) -> Option<usize> {
         // A library takes staged messages as it takes the host's, which are tried with each: this one's ranks give way
         // where they wait, beside a device that computes on the same cores.
         Start::Mpi { launcher, .. } if launcher.library != "Open MPI" => None,
-        // That it carries what leaves a device is tried within a node, and what goes between two with the other provider.
-        Start::Rendezvous { provider: "sockets", is_split: true } => None,
         // One node of two ranks, and one of one.
         Start::Mpi { is_split: true, .. } | Start::Rendezvous { is_split: true, .. } => Some(3),
         Start::Mpi { .. } | Start::Rendezvous { .. } => Some(2),

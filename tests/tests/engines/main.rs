@@ -43,8 +43,6 @@ fn sizes(engine: &Engine, start: &Start) -> Vec<Size> {
     match start {
         Start::Threads => vec![(1, All), (2, All), (4, All)],
         Start::Job => vec![(1, Few), (2, All), (4, Few)],
-        // Three of MPICH's ranks take most of a minute on two cores; with the other libraries' all of it is tried.
-        Start::Mpi { launcher, is_split: true, .. } if launcher.library == "MPICH" => vec![(3, First)],
         // One node of two ranks, and one of one.
         Start::Mpi { is_split: true, .. } | Start::Rendezvous { is_split: true, .. } => vec![(3, Few)],
         // Nothing but what brings its ranks together goes over the library, by one thread as by several.
