@@ -1,8 +1,8 @@
-//! The kernels of `life` and `stencil3d` on one core, beside what this machine allows.
+//! The kernels of `life` and `stencil3d` on one core or on several at once, beside what this machine allows.
 //!
 //! A line for each kernel and size: what a cell takes, the highest of the bounds that were measured in turns with
-//! it, which one that is, and how far above it the kernel is. `--all` shows every bound; anything else is part of
-//! the names of the kernels that are measured.
+//! it, which one that is, and how far above it the kernel is. `--all` shows every bound, `--cores=2` takes two cores at
+//! once, each with fields of its own; anything else is part of the names of the kernels that are measured.
 
 use streamhalo_apps::bench::kernels::{Speed, measure_kernels};
 
@@ -12,10 +12,15 @@ const ROUNDS: usize = 100;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let shows_all = arguments.iter().any(|argument| argument == "--all");
+    let cores = arguments.iter().find_map(|argument| argument.strip_prefix("--cores="));
+    let Ok(cores) = cores.map_or(Ok(1), str::parse) else {
+        eprintln!("--cores={}: how many cores? an integer of at least 1", cores.unwrap_or_default());
+        std::process::exit(2);
+    };
     // `cargo bench` says that it is a bench.
     let part = arguments.iter().find(|argument| !argument.starts_with("--")).map_or("", String::as_str);
     println!("{:<28} {:>16} {:>9}   ns/cell   at least   ratio   because of", "kernel", "cells", "KiB");
-    let result = measure_kernels(part, ROUNDS, |speed| println!("{}", line(speed, shows_all)));
+    let result = measure_kernels(part, cores, ROUNDS, |speed| println!("{}", line(speed, shows_all)));
     if let Err(error) = result {
         eprintln!("{error}");
         std::process::exit(1);

@@ -1,5 +1,5 @@
-//! The kernels of `life` and `stencil3d` on one core, without exchanges: what each takes, and what it must take at
-//! least on this machine.
+//! The kernels of `life` and `stencil3d`, without exchanges, on one core or on several at once: what each takes, and
+//! what it must take at least on this machine.
 //!
 //! At least, that is the longest of: moving every cell in once and out once, measured as the fastest of four copies;
 //! its loads and stores, in the first-level cache; and what computes, on registers. They are measured in turns with
@@ -154,14 +154,20 @@ impl Speed {
     }
 }
 
-/// Measures each kernel whose name contains `part`, on fields that fit into the caches, and on one that does not;
-/// `report` hears of each at once. The least of `rounds` turns counts, and of as many more as two seconds hold. Blocks.
+/// Measures each kernel whose name contains `part` on so many cores at once, each with fields of its own, some that fit
+/// into the caches and one that does not; `report` hears of each at once. The least of `rounds` turns counts, of which
+/// each is the slowest core's, and of as many more as two seconds hold. Blocks.
 ///
 /// # Errors
 ///
 /// That there is not enough memory, or a kernel whose answer is wrong.
-pub fn measure_kernels(part: &str, rounds: usize, report: impl Fn(&Speed) + Sync) -> Result<(), AppError> {
-    let measured = World::threads(1, WorldOptions::default(), |world| -> Result<(), AppError> {
+pub fn measure_kernels(
+    part: &str,
+    cores: usize,
+    rounds: usize,
+    report: impl Fn(&Speed) + Sync,
+) -> Result<(), AppError> {
+    let measured = World::threads(cores, WorldOptions::default(), |world| -> Result<(), AppError> {
         let stream = Device::host().stream(&world)?;
         let go =
             Measurement { world: &world, stream: &stream, part, rounds, spread: SPREAD, report: &report };
@@ -247,8 +253,12 @@ impl Measurement<'_> {
         if !name.contains(self.part) {
             return Ok(());
         }
-        let (stream, grid) = (self.stream, GlobalGrid::new(extents, [true; D])?);
-        let grid = grid.partition(self.world)?.local(needs.steps)?;
+        let (world, stream) = (self.world, self.stream);
+        // Each rank has all extents for itself.
+        let [mut global, mut layout] = [extents, [1; D]];
+        global[0] *= world.size();
+        layout[0] = world.size();
+        let grid = GlobalGrid::new(global, [true; D])?.partition_as(world, layout)?.local(needs.steps)?;
         let mut field = Alternating::zeros(&grid, Entity::Cell, stream)?;
         for _generation in 0..2 {
             field.now_mut().fill_with_ghosts(|index, _| given(first(index[D - 1])))?;
@@ -258,7 +268,7 @@ impl Measurement<'_> {
         let store_way = StoreWay::new::<T>(tile);
         sweep(stream, &store_way, tile, &mut field)?;
         field.swap();
-        let answers = Answers { world: self.world, bench: "kernels", contestant: name };
+        let answers = Answers { world, bench: "kernels", contestant: name };
         // Sums of rounded weights are about one.
         let rounded = |cell: f64| if (cell - 1.0).abs() <= 1e-5 { 1.0 } else { cell };
         field.now().with_owned(|owned| {
@@ -275,9 +285,10 @@ impl Measurement<'_> {
         let mut to = &mut others[SKEW..];
         let [mut kernel_ns, mut copy_ns, mut move_ns, mut compute_ns] = [f64::INFINITY; 4];
         let (begun, mut round) = (Instant::now(), 0);
-        while round < self.rounds || begun.elapsed() < self.spread {
+        // Rank 0 decides for all.
+        while world.all_gather(&(round < self.rounds || begun.elapsed() < self.spread))?[0] {
             round += 1;
-            least(&mut kernel_ns, || {
+            least(world, &mut kernel_ns, || {
                 for _ in 0..times {
                     sweep(stream, &store_way, tile, &mut field)?;
                     field.swap();
@@ -285,7 +296,7 @@ impl Measurement<'_> {
                 Ok(times * cells)
             })?;
             for way in [Way::Library, Way::Vectors, Way::Past] {
-                least(&mut copy_ns, || {
+                least(world, &mut copy_ns, || {
                     for _ in 0..times {
                         copy(stream, tile, &mut field, way)?;
                         field.swap();
@@ -294,17 +305,20 @@ impl Measurement<'_> {
                 })?;
             }
             // In one piece, which the C library copies around the caches if it is large.
-            least(&mut copy_ns, || {
+            least(world, &mut copy_ns, || {
                 for _ in 0..times {
                     black_box(&mut *to).copy_from_slice(black_box(&*from));
                     swap(&mut from, &mut to);
                 }
                 Ok(times * cells)
             })?;
-            least(&mut move_ns, || Ok((needs.moves)(rounds)))?;
-            least(&mut compute_ns, || Ok((needs.compute)(VECTORS_OF_A_TURN / 8)))?;
+            least(world, &mut move_ns, || Ok((needs.moves)(rounds)))?;
+            least(world, &mut compute_ns, || Ok((needs.compute)(VECTORS_OF_A_TURN / 8)))?;
         }
         stream.synchronize()?;
+        if world.rank() > 0 {
+            return Ok(());
+        }
 
         let steps = needs.steps as f64;
         let bounds_ns = vec![
@@ -324,13 +338,19 @@ impl Measurement<'_> {
 }
 
 /// Takes the time of something that says how often it has been done, the third time that it is called, as each of two
-/// generations has been written by then; keeps the least time for one.
-fn least(least_ns: &mut f64, mut turn: impl FnMut() -> Result<usize, HaloError>) -> Result<(), AppError> {
+/// generations has been written by then; keeps the least time for one, of the slowest rank's. All begin at once.
+fn least(
+    world: &World,
+    least_ns: &mut f64,
+    mut turn: impl FnMut() -> Result<usize, HaloError>,
+) -> Result<(), AppError> {
     turn()?;
     turn()?;
+    world.barrier()?;
     let started = Instant::now();
     let times = turn()?;
-    *least_ns = least_ns.min(started.elapsed().as_secs_f64() * 1e9 / times as f64);
+    let ns = started.elapsed().as_secs_f64() * 1e9 / times as f64;
+    *least_ns = least_ns.min(world.all_max(ns)?);
     Ok(())
 }
 
@@ -357,6 +377,8 @@ fn copy<T: Vectors, const D: usize>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::bench::answers::spoil;
     use crate::ranks::on_threads;
@@ -386,12 +408,16 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_are_measured() {
-        let spread = Duration::ZERO;
-        on_threads(1, WorldOptions::default(), |world| {
+    fn sweeps_are_measured_on_several_cores_and_told_once() {
+        let (spread, told) = (Duration::ZERO, AtomicUsize::new(0));
+        on_threads(2, WorldOptions::default(), |world| {
             let stream = Device::host().stream(world)?;
             let report = |speed: &Speed| {
-                assert_eq!(speed.name, "life, u8, 8 generations");
+                told.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(
+                    (speed.name.as_str(), &speed.cells[..]),
+                    ("life, u8, 8 generations", &[16, 64][..])
+                );
                 let (_, limit_ns) = speed.limit();
                 assert!(0.0 < limit_ns && limit_ns < speed.kernel_ns, "{speed:?}");
             };
@@ -406,6 +432,7 @@ mod tests {
             go.life::<u8>("life, u8", [16, 64], GENERATIONS)
         })
         .expect("cells are right");
+        assert_eq!(told.into_inner(), 1);
     }
 
     #[test]
