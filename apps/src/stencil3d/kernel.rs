@@ -12,9 +12,9 @@
 //! where `q s` is the source. Each product is rounded with the sum that it is added to, once: all processors and devices of
 //! today have that in one operation, which takes as long as one of the two. `E` is the sum of the `Z` of the rows beside
 //! along y, and all that is known of a column is `P` and `Q`, which are computed once for a vector of columns and used at
-//! three places. Rows are computed one by one: several side by side would load less, but need more
-//! registers than many processors have, and so many streams of memory that lines are late; short ones are kept in registers
-//! instead, where these are many (`short`). The instruction set is chosen
+//! three places. Rows of 7 points are computed one by one, those of 27 points in pairs where there are registers enough: more
+//! side by side would load less, but have so many streams of memory that lines are late. Short ones are kept in registers,
+//! where these are many (`short`). The instruction set is chosen
 //! where a tile begins. What is fused is written, and nothing else is, so that all of them give the same bits; and each cell's
 //! operations are the same however tiles and vectors are cut.
 
@@ -25,7 +25,6 @@ use streamhalo::comm::device::{PastCaches, Plane, Way, past_caches};
 use streamhalo::{Rows, RowsMut, Tile};
 
 use super::problem::Weights;
-use super::row::{Row, splat};
 use crate::app::LINE_BYTES;
 use crate::app::values::Real;
 
@@ -44,10 +43,7 @@ const NEAR_STRIP_BYTES: usize = 24 << 10;
 const LEAST_NEAR_ROWS: usize = 8;
 
 /// Of the narrowest vectors of any processor.
-const BLOCK_BYTES: usize = 16;
-
-/// Rows that lines are asked for ahead where the cells are far from the core.
-const ROWS_AHEAD: usize = 6;
+pub(super) const BLOCK_BYTES: usize = 16;
 
 /// A stencil, and what is added to it.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +130,7 @@ pub(super) struct Task<'a, T> {
     ys: Range<usize>,
     pub(super) x: Range<usize>,
     /// If the way is past the caches.
-    stores: Option<PastCaches<'a>>,
+    pub(super) stores: Option<PastCaches<'a>>,
 }
 
 // What computes vectors is `inline(always)`: only code that lands inside the function that `dispatch!` makes for an
@@ -214,9 +210,9 @@ impl<'a, T: Real> Task<'a, T> {
                 )
             };
         }
-        // Only the widest vectors are as long as a line.
-        if const { L * size_of::<T>() == LINE_BYTES } && way == Way::Through && self.x.len().is_multiple_of(L)
-        {
+        // Only the widest vectors are as long as a line, and the processors that have them have 32 of them.
+        let is_line = const { L * size_of::<T>() == LINE_BYTES };
+        if is_line && way == Way::Through && self.x.len().is_multiple_of(L) {
             // Of more vectors there are not registers enough.
             match (self.rule.is_full, self.x.len() / L) {
                 (false, 1) => return apart!(short_star::<S, L, 1>),
@@ -229,66 +225,14 @@ impl<'a, T: Real> Task<'a, T> {
             }
         }
         // Vectors of a block, where they are the widest, have not been measured: they go through the caches.
-        match (self.rule.is_full, way != Way::Through && const { L * size_of::<T>() > BLOCK_BYTES }) {
-            (false, true) => apart!(rows::<S, V, L, false, true>),
-            (false, false) => apart!(rows::<S, V, L, false, false>),
-            (true, true) => apart!(rows::<S, V, L, true, true>),
-            (true, false) => apart!(rows::<S, V, L, true, false>),
-        }
-    }
-
-    #[inline(always)]
-    fn rows<
-        'o,
-        S: Simd,
-        V: SimdFloat<S, Element = T>,
-        const L: usize,
-        const IS_FULL: bool,
-        const IS_AHEAD: bool,
-    >(
-        &self,
-        simd: S,
-        z: usize,
-        ys: Range<usize>,
-        out: impl Iterator<Item = &'o mut [T]>,
-    ) {
-        let Self { rule, shape: Shape([along_z, along_y, along_x]), x, stores, .. } = self;
-        let [low, here, high] = self.planes(z, &ys);
-        // Behind the last row of a strip its first one follows, in the next plane.
-        let place = |plane: &Plane<'_, T>, row: usize| plane.rows::<1>(row)[0].as_ptr().addr();
-        let row_bytes = place(&here, 1) - place(&here, 0);
-        let to_next_plane = place(&high, 0) - place(&here, 0) - ys.len() * row_bytes;
-
-        // What does not change from row to row: the compiler cannot know that rows are not written to it.
-        let weights = splat::<S, V, 8>(simd, rule.weights);
-        let (source, at_z, shape) = (rule.source, along_z[z], &along_x[x.clone()]);
-        let planes = low.windows(0).zip(here.windows(0)).zip(high.windows(0));
-        let mut left = ys.len();
-        for ((((low, here), high), out), along_y) in planes.zip(out).zip(&along_y[ys]) {
-            let is_last = left <= ROWS_AHEAD;
-            left -= 1;
-            let row = Row::<S, T, _, L, IS_AHEAD> {
-                simd,
-                weights: &weights,
-                source: V::splat(simd, source * (at_z * *along_y)),
-                shape,
-                planes: [low, here, high],
-                ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
-            };
-            if const { L * size_of::<T>() == BLOCK_BYTES } && out.len() < L {
-                row.compute_narrow(IS_FULL, out);
-                continue;
-            }
-            let past = match stores {
-                Some(stores) if IS_AHEAD => stores.row(out, L),
-                _ => Err(out),
-            };
-            match (IS_FULL, past) {
-                (true, Ok(out)) => row.compute_full(out),
-                (true, Err(out)) => row.compute_full(out),
-                (false, Ok(out)) => row.compute_star(out),
-                (false, Err(out)) => row.compute_star(out),
-            }
+        let is_ahead = way != Way::Through && const { L * size_of::<T>() > BLOCK_BYTES };
+        match (self.rule.is_full, is_line, is_ahead) {
+            (false, _, true) => apart!(rows::<S, V, L, 1, 3, false, true>),
+            (false, _, false) => apart!(rows::<S, V, L, 1, 3, false, false>),
+            (true, false, true) => apart!(rows::<S, V, L, 1, 3, true, true>),
+            (true, false, false) => apart!(rows::<S, V, L, 1, 3, true, false>),
+            (true, true, true) => apart!(rows::<S, V, L, 2, 4, true, true>),
+            (true, true, false) => apart!(rows::<S, V, L, 2, 4, true, false>),
         }
     }
 
@@ -351,7 +295,7 @@ mod tests {
         let results = World::threads(1, WorldOptions::default(), |world| -> Result<(), HaloError> {
             let stream = Device::host().stream(&world)?;
             for (is_full, (width, part)) in rows.clone().flat_map(|row| [(false, row), (true, row)]) {
-                let grid = GlobalGrid::new([2, 20, width], [true; 3])?;
+                let grid = GlobalGrid::new([2, 21, width], [true; 3])?;
                 let grid = grid.partition(&world)?.local(1)?;
                 let mut cells = Alternating::<T, 3>::zeros(&grid, Entity::Cell, &stream)?;
                 let value = |[z, y, x]: [usize; 3], _| T::from_f64(((z * 31 + y * 7 + x) as f64).sin());
@@ -359,7 +303,7 @@ mod tests {
                 let weights = [0.4, 0.1, 0.09, 0.01, 0.11, 0.02, 0.03, 0.04].map(T::from_f64);
                 let rule = Rule { is_full, weights, source: T::from_f64(0.3) };
                 let factors = |cells| (0..cells).map(|x| T::from_f64(x as f64)).collect();
-                let shape = Arc::new(Shape([4, 22, width + 2].map(factors)));
+                let shape = Arc::new(Shape([4, 23, width + 2].map(factors)));
                 let mut tile = grid.owned(Entity::Cell).tile();
                 tile.end[2] = tile.start[2] + part;
                 let mut bits = |how: Option<(Level, Way)>| -> Result<Vec<u64>, HaloError> {

@@ -6,7 +6,7 @@
 //! | the time loop over ranks: exchange, overlap, steps between exchanges | [`driver`] |
 //! | what one rank computes on, and the tiles of its steps | `block` |
 //! | the equations, their manufactured solution and their weights | `problem` |
-//! | tiles of 7 or of 27 points, in `f32` or `f64`, and their rows, long and short | `kernel`, `row`, `short` |
+//! | tiles of 7 or of 27 points, in `f32` or `f64`, and their rows, long and short | `kernel`, `row`, `full`, `short` |
 //! | the same as texts for devices | `device`, `stencil.cl`, `fold.cl` |
 //! | the norm of the residual over all ranks | `norm` |
 //! | the same again, simply, on the whole grid, to verify against | `reference` |
@@ -16,6 +16,7 @@ mod block;
 mod check;
 pub(crate) mod device;
 pub(crate) mod driver;
+mod full;
 pub(crate) mod kernel;
 mod norm;
 mod problem;

@@ -1,12 +1,16 @@
-//! The cells of one row of a stencil, a vector at a time.
+//! Rows side by side of a stencil, a vector at a time: how they go through a strip, rows of 7 points, and narrow ones.
 
 // Iterators need not be inlined into what `dispatch!` makes for an instruction set; loops that count are there. All of it
 // is `inline(always)`, as only code that lands inside of that is compiled for it.
 #![allow(clippy::needless_range_loop)]
 
-use fearless_simd::{Simd, prelude::*};
-use streamhalo::comm::device::ask_for_later_line;
+use std::ops::Range;
 
+use fearless_simd::{Simd, prelude::*};
+use streamhalo::comm::device::{Plane, ask_for_later_line};
+
+use super::full::{full, full_values};
+use super::kernel::{BLOCK_BYTES, Shape, Task};
 use super::problem::Weights;
 use crate::app::values::Real;
 use crate::app::{LINE_BYTES, OutputRow, array, one_to_the_left, one_to_the_right};
@@ -26,60 +30,152 @@ pub(super) fn star<S: Simd, V: SimdFloat<S>>(
     w100.mul_add_precise(along_z, w010.mul_add_precise(along_y, value))
 }
 
-/// `P` and `Q` of a column of 27 points, whose cells are by z, then y.
-#[inline(always)]
-pub(super) fn full_values<S: Simd, V: SimdFloat<S>>(
-    weights: &Weights<V>,
-    [low, here, high]: [[V; 3]; 3],
-) -> [V; 2] {
-    full_values_of_sums(weights, here, [low[0] + high[0], low[1] + high[1], low[2] + high[2]])
+/// Rows that lines are asked for ahead where the cells are far from the core.
+const ROWS_AHEAD: usize = 6;
+
+impl<T: Real> Task<'_, T> {
+    /// Computes rows, `N` at a time, which have `M` around them with themselves, and those that are left one by one.
+    #[inline(always)]
+    pub(super) fn rows<
+        'o,
+        S: Simd,
+        V: SimdFloat<S, Element = T>,
+        const L: usize,
+        const N: usize,
+        const M: usize,
+        const IS_FULL: bool,
+        const IS_AHEAD: bool,
+    >(
+        &self,
+        simd: S,
+        z: usize,
+        ys: Range<usize>,
+        mut out: impl Iterator<Item = &'o mut [T]>,
+    ) {
+        let grouped = ys.len() - ys.len() % N;
+        self.groups::<S, V, L, N, M, IS_FULL, IS_AHEAD>(simd, z, &ys, 0, &mut out);
+        if grouped < ys.len() {
+            self.groups::<S, V, L, 1, 3, IS_FULL, IS_AHEAD>(simd, z, &ys, grouped, &mut out);
+        }
+    }
+
+    /// Computes the rows of the strip `ys` from the `first`-th on, but those that are no `N` any more.
+    #[inline(always)]
+    fn groups<
+        'o,
+        S: Simd,
+        V: SimdFloat<S, Element = T>,
+        const L: usize,
+        const N: usize,
+        const M: usize,
+        const IS_FULL: bool,
+        const IS_AHEAD: bool,
+    >(
+        &self,
+        simd: S,
+        z: usize,
+        ys: &Range<usize>,
+        first: usize,
+        out: &mut impl Iterator<Item = &'o mut [T]>,
+    ) {
+        let Self { rule, shape: Shape([along_z, along_y, along_x]), x, stores, .. } = self;
+        let [low, here, high] = self.planes(z, ys);
+        // Behind the last row of a strip its first one follows, in the next plane.
+        let place = |plane: &Plane<'_, T>, row: usize| plane.rows::<1>(row)[0].as_ptr().addr();
+        let row_bytes = place(&here, 1) - place(&here, 0);
+        let to_next_plane = place(&high, 0) - place(&here, 0) - ys.len() * row_bytes;
+
+        // What does not change from row to row: the compiler cannot know that rows are not written to it.
+        let weights = splat::<S, V, 8>(simd, rule.weights);
+        let (source, at_z, shape) = (rule.source, along_z[z], &along_x[x.clone()]);
+        let along_y = &along_y[ys.clone()];
+        let mut around = low.windows(first).zip(here.windows(first)).zip(high.windows(first));
+        let mut row = first;
+        while let Some(((low, here), high)) = around.next() {
+            let mut sources = [V::splat(simd, source); N];
+            for beside in 0..N {
+                sources[beside] = V::splat(simd, source * (at_z * along_y[row + beside]));
+            }
+            let is_last = ys.len() - row <= ROWS_AHEAD;
+            let group = Group::<S, T, _, L, N, M, IS_AHEAD> {
+                simd,
+                weights: &weights,
+                sources,
+                shape,
+                planes: [low, here, high],
+                ahead_bytes: ROWS_AHEAD * row_bytes + if is_last { to_next_plane } else { 0 },
+            };
+            let out = std::array::from_fn(|_| out.next().expect("a strip has that many rows"));
+            row += N;
+            for _ in 1..N {
+                around.next();
+            }
+            // Each condition by itself, so that builds that are not optimised leave out what is never reached: their stacks
+            // have room for a part of all that is in line here.
+            if const { L * size_of::<T>() == BLOCK_BYTES } && shape.len() < L {
+                group.compute_narrow(IS_FULL, out);
+                continue;
+            }
+            if IS_AHEAD {
+                let past = match stores {
+                    Some(stores) => stores.rows(out, L),
+                    None => Err(out),
+                };
+                match past {
+                    Ok(out) => group.compute::<IS_FULL>(out),
+                    Err(out) => group.compute::<IS_FULL>(out),
+                }
+            } else {
+                group.compute::<IS_FULL>(out);
+            }
+        }
+    }
 }
 
-/// The same, from the cells of the plane itself and the sums of those beside along z, both by y.
-#[inline(always)]
-pub(super) fn full_values_of_sums<S: Simd, V: SimdFloat<S>>(
-    weights: &Weights<V>,
-    here: [V; 3],
-    along_z: [V; 3],
-) -> [V; 2] {
-    let [w000, w001, w010, w011, w100, w101, w110, w111] = *weights;
-    let (along_y, along_both) = (here[0] + here[2], along_z[0] + along_z[2]);
-    let p = w010.mul_add_precise(along_y, w000 * here[1]);
-    let p = w110.mul_add_precise(along_both, w100.mul_add_precise(along_z[1], p));
-    let q = w011.mul_add_precise(along_y, w001 * here[1]);
-    let q = w111.mul_add_precise(along_both, w101.mul_add_precise(along_z[1], q));
-    [p, q]
-}
-
-/// 27 points, from the values to the left, in the middle and to the right, and what the source adds.
-#[inline(always)]
-pub(super) fn full<S: Simd, V: SimdFloat<S>>([left, here, right]: [[V; 2]; 3], source: V, shape: V) -> V {
-    source.mul_add_precise(shape, here[0]) + (left[1] + right[1])
-}
-
-/// A row to compute, in vectors of `L` cells; if `IS_AHEAD`, of a field far from the core, so that lines are asked for.
-pub(super) struct Row<'r, S, T, V, const L: usize, const IS_AHEAD: bool> {
+/// `N` rows side by side to compute, which have `M` around them with themselves, two more, in vectors of `L` cells; if
+/// `IS_AHEAD`, of a field far from the core, so that lines are asked for.
+pub(super) struct Group<'r, S, T, V, const L: usize, const N: usize, const M: usize, const IS_AHEAD: bool> {
     pub(super) simd: S,
     pub(super) weights: &'r Weights<V>,
-    /// What the source is for each unit of its shape.
-    pub(super) source: V,
+    /// What the source of each row is for each unit of its shape.
+    pub(super) sources: [V; N],
     pub(super) shape: &'r [T],
-    /// The row and those around it, by z, then y. Each has one cell more on either side.
-    pub(super) planes: [[&'r [T]; 3]; 3],
+    /// The rows and those around them, by z, then y. Each has one cell more on either side.
+    pub(super) planes: [[&'r [T]; M]; 3],
     /// How far behind those of the higher plane, and of what is written through the caches, lines are asked for.
     pub(super) ahead_bytes: usize,
 }
 
-impl<S: Simd, T: Real, V: SimdFloat<S, Element = T>, const L: usize, const IS_AHEAD: bool>
-    Row<'_, S, T, V, L, IS_AHEAD>
+impl<
+    S: Simd,
+    T: Real,
+    V: SimdFloat<S, Element = T>,
+    const L: usize,
+    const N: usize,
+    const M: usize,
+    const IS_AHEAD: bool,
+> Group<'_, S, T, V, L, N, M, IS_AHEAD>
 {
-    /// Computes 7 points. Neighbours along x are cut out of what is loaded anyway if vectors are as long as a line, since loads
-    /// where they are would all straddle two; shorter ones are loaded, which takes less than cutting them.
+    /// Computes 27 points, or 7, row by row.
     #[inline(always)]
-    pub(super) fn compute_star(self, mut out: impl OutputRow<T, L>) {
+    fn compute<const IS_FULL: bool>(self, outs: [impl OutputRow<T, L>; N]) {
+        if IS_FULL {
+            self.compute_full(outs);
+        } else {
+            for (row, out) in outs.into_iter().enumerate() {
+                self.compute_star(row, out);
+            }
+        }
+    }
+
+    /// Computes 7 points of one row. Neighbours along x are cut out of what is loaded anyway if vectors are as long as a line,
+    /// since loads where they are would all straddle two; shorter ones are loaded, which takes less than cutting them.
+    #[inline(always)]
+    fn compute_star(&self, row: usize, mut out: impl OutputRow<T, L>) {
         let cells = out.cells();
-        self.ask_for_rest_ahead(&out, cells);
-        let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
+        self.ask_for_rest_ahead(&out, row);
+        let source = self.sources[row];
+        let [[_, low, _], [before, own, behind], [_, high, _]] = self.around(row);
         let shape = &self.shape[..cells];
         let mut rows = [own, &own[1..], &own[2..], &before[1..], &behind[1..], &low[1..], &high[1..]];
         let mut vectors = [shape.as_chunks::<L>().0; 7];
@@ -96,31 +192,31 @@ impl<S: Simd, T: Real, V: SimdFloat<S, Element = T>, const L: usize, const IS_AH
                 self.ask_ahead(&out, &vectors[6][index], index);
                 let behind = V::from_slice(self.simd, &vectors[1][index + 1]);
                 let values = self.cut([before, here, behind], &vectors, index);
-                out.store(index, &self.star(values, &shapes[index]));
+                out.store(index, &self.star(source, values, &shapes[index]));
                 (before, here) = (here, behind);
             }
             let behind = V::splat(self.simd, own[(last + 1) * L + 1]);
             let values = self.cut([before, here, behind], &vectors, last);
-            out.store(last, &self.star(values, &shapes[last]));
+            out.store(last, &self.star(source, values, &shapes[last]));
         } else {
             for index in 0..cells / L {
-                let mut values = [self.source; 7];
+                let mut values = [source; 7];
                 for row in 0..7 {
                     values[row] = V::from_slice(self.simd, &vectors[row][index]);
                 }
                 self.ask_ahead(&out, &vectors[6][index], index);
-                out.store(index, &self.star(values, &shapes[index]));
+                out.store(index, &self.star(source, values, &shapes[index]));
             }
         }
         // The last vector is moved back to end with the row. It computes some cells a second time, from inputs that have
         // not changed, instead of leaving a remainder to a slower loop.
         if !cells.is_multiple_of(L) {
             let start = cells - L;
-            let mut values = [self.source; 7];
+            let mut values = [source; 7];
             for row in 0..7 {
                 values[row] = V::from_slice(self.simd, &rows[row][start..]);
             }
-            out.store_last(&self.star(values, &shape[start..]));
+            out.store_last(&self.star(source, values, &shape[start..]));
         }
     }
 
@@ -138,143 +234,90 @@ impl<S: Simd, T: Real, V: SimdFloat<S, Element = T>, const L: usize, const IS_AH
 
     /// A vector of cells, from the values at their places and beside them.
     #[inline(always)]
-    fn star(&self, [left, own, right, before, behind, low, high]: [V; 7], shape: &[T]) -> [T; L] {
-        let added = self.source * V::from_slice(self.simd, shape);
+    fn star(&self, source: V, [left, own, right, before, behind, low, high]: [V; 7], shape: &[T]) -> [T; L] {
+        let added = source * V::from_slice(self.simd, shape);
         array(star(self.weights, [left, own, right], [before + behind, low + high], added))
     }
 
-    /// Computes 27 points. `P` and `Q` are computed once, for vectors that begin where those of the cells do, and what is to
-    /// their left and right is cut out of them and their neighbours. Of what is before the first vector and behind the last
-    /// one column is needed, and no more is looked at.
+    /// Computes rows that are narrower than any vector: of each one element counts.
     #[inline(always)]
-    pub(super) fn compute_full(self, mut out: impl OutputRow<T, L>) {
-        let cells = out.cells();
-        self.ask_for_rest_ahead(&out, cells);
-        let last = cells / L - 1;
-        let shape = &self.shape[..cells];
-        let shapes = &shape.as_chunks::<L>().0[..last + 1];
-        let (mut rows, mut vectors) = (self.planes, [[shapes; 3]; 3]);
-        for plane in 0..3 {
-            for row in 0..3 {
-                rows[plane][row] = &rows[plane][row][..cells + 2];
-                vectors[plane][row] = &rows[plane][row][1..].as_chunks::<L>().0[..last + 1];
+    fn compute_narrow(self, is_full: bool, outs: [&mut [T]; N]) {
+        for row in 0..N {
+            let (planes, source) = (self.around(row), self.sources[row]);
+            let [[_, low, _], [before, own, behind], [_, high, _]] = planes;
+            for index in 0..outs[row].len() {
+                let shape = V::splat(self.simd, self.shape[index]);
+                let value = if is_full {
+                    let columns = [
+                        self.column(&planes, index),
+                        self.column(&planes, index + 1),
+                        self.column(&planes, index + 2),
+                    ];
+                    full(columns, source, shape)
+                } else {
+                    let values =
+                        [own[index], own[index + 1], own[index + 2], before[index + 1], behind[index + 1]];
+                    let [left, here, right, before, behind] = splat::<S, V, 5>(self.simd, values);
+                    let [low, high] = splat::<S, V, 2>(self.simd, [low[index + 1], high[index + 1]]);
+                    star(self.weights, [left, here, right], [before + behind, low + high], source * shape)
+                };
+                outs[row][index] = value[0];
             }
         }
-        let mut before = self.column(&rows, 0);
-        let mut own = self.vector(&vectors, 0);
-        for index in 0..last {
-            self.ask_ahead(&out, &vectors[2][1][index], index);
-            let behind = self.vector(&vectors, index + 1);
-            out.store(index, &self.full(around(before, own, behind), &shapes[index]));
-            (before, own) = (own, behind);
-        }
-        let behind = self.column(&rows, (last + 1) * L + 1);
-        out.store(last, &self.full(around(before, own, behind), &shapes[last]));
-        if !cells.is_multiple_of(L) {
-            let start = cells - L;
-            let columns =
-                [self.columns(&rows, start), self.columns(&rows, start + 1), self.columns(&rows, start + 2)];
-            out.store_last(&self.full(columns, &shape[start..]));
-        }
     }
 
-    /// Computes a row that is narrower than any vector: of each one element counts.
+    /// `P` and `Q` of column `x` alone, in every element.
     #[inline(always)]
-    pub(super) fn compute_narrow(self, is_full: bool, out: &mut [T]) {
-        let [[_, low, _], [before, own, behind], [_, high, _]] = self.planes;
-        for index in 0..out.len() {
-            let shape = V::splat(self.simd, self.shape[index]);
-            let value = if is_full {
-                let rows = &self.planes;
-                let columns =
-                    [self.column(rows, index), self.column(rows, index + 1), self.column(rows, index + 2)];
-                full(columns, self.source, shape)
-            } else {
-                let values =
-                    [own[index], own[index + 1], own[index + 2], before[index + 1], behind[index + 1]];
-                let [left, here, right, before, behind] = splat::<S, V, 5>(self.simd, values);
-                let [low, high] = splat::<S, V, 2>(self.simd, [low[index + 1], high[index + 1]]);
-                star(self.weights, [left, here, right], [before + behind, low + high], self.source * shape)
-            };
-            out[index] = value[0];
-        }
-    }
-
-    /// A vector of cells, from `P` and `Q` to their left, at their places and to their right.
-    #[inline(always)]
-    fn full(&self, columns: [[V; 2]; 3], shape: &[T]) -> [T; L] {
-        array(full(columns, self.source, V::from_slice(self.simd, shape)))
-    }
-
-    /// `P` and `Q` of the `index`-th vector of the cells' own columns.
-    #[inline(always)]
-    fn vector(&self, vectors: &[[&[[T; L]]; 3]; 3], index: usize) -> [V; 2] {
-        let mut values = [[self.source; 3]; 3];
+    fn column(&self, planes: &[[&[T]; 3]; 3], x: usize) -> [V; 2] {
+        let mut values = [[self.sources[0]; 3]; 3];
         for plane in 0..3 {
             for row in 0..3 {
-                values[plane][row] = V::from_slice(self.simd, &vectors[plane][row][index]);
+                values[plane][row] = V::splat(self.simd, planes[plane][row][x]);
             }
         }
-        full_values(self.weights, values)
+        let [low, here, high] = values;
+        full_values(self.weights, here, [low[0] + high[0], low[1] + high[1], low[2] + high[2]])
     }
 
-    /// The same of the columns from `x` on.
+    /// The `row`-th row and those around it, by z, then y.
     #[inline(always)]
-    fn columns(&self, rows: &[[&[T]; 3]; 3], x: usize) -> [V; 2] {
-        let mut values = [[self.source; 3]; 3];
+    fn around(&self, row: usize) -> [[&[T]; 3]; 3] {
+        let mut planes = [[self.shape; 3]; 3];
         for plane in 0..3 {
-            for row in 0..3 {
-                values[plane][row] = V::from_slice(self.simd, &rows[plane][row][x..x + L]);
+            for beside in 0..3 {
+                planes[plane][beside] = self.planes[plane][row + beside];
             }
         }
-        full_values(self.weights, values)
-    }
-
-    /// The same of column `x` alone, in every element.
-    #[inline(always)]
-    fn column(&self, rows: &[[&[T]; 3]; 3], x: usize) -> [V; 2] {
-        let mut values = [[self.source; 3]; 3];
-        for plane in 0..3 {
-            for row in 0..3 {
-                values[plane][row] = V::splat(self.simd, rows[plane][row][x]);
-            }
-        }
-        full_values(self.weights, values)
+        planes
     }
 
     /// Asks for lines that others will need, of the higher plane and of what is written: the lower planes are in the caches
     /// since they were the higher one, and what is written past the caches is never read.
     #[inline(always)]
-    fn ask_ahead(&self, out: &impl OutputRow<T, L>, high: &[T; L], index: usize) {
+    pub(super) fn ask_ahead(&self, out: &impl OutputRow<T, L>, high: &[T; L], index: usize) {
         if IS_AHEAD {
             ask_for_later_line(high, self.ahead_bytes);
             out.ask_for_later(index, self.ahead_bytes);
         }
     }
 
-    /// Asks likewise for the lines around: of the last vector, which no other follows, of the ghost at the end, where what is
-    /// no whole vector is too, and of the one that begins the row. One or two lines of each row that are late take back
-    /// what all others gain.
+    /// Asks likewise for the lines around those of the `row`-th row: of the last vector, which no other follows, of the ghost
+    /// at the end, where what is no whole vector is too, and of the one that begins the row. One or two lines of each row
+    /// that are late take back what all others gain.
     #[inline(always)]
-    fn ask_for_rest_ahead(&self, out: &impl OutputRow<T, L>, cells: usize) {
+    pub(super) fn ask_for_rest_ahead(&self, out: &impl OutputRow<T, L>, row: usize) {
         if IS_AHEAD {
+            let cells = out.cells();
             out.ask_for_later(cells / L - 1, self.ahead_bytes);
             if !cells.is_multiple_of(L) {
                 out.ask_for_end(self.ahead_bytes);
             }
-            let high = &self.planes[2][1][..cells + 2];
+            let high = &self.planes[2][row + 1][..cells + 2];
             ask_for_later_line(&high[cells / L * L], self.ahead_bytes);
             ask_for_later_line(&high[cells + 1], self.ahead_bytes);
             ask_for_later_line(&high[0], self.ahead_bytes);
         }
     }
-}
-
-/// `P` and `Q` to the left of a vector of columns, of its own and to the right.
-#[inline(always)]
-pub(super) fn around<S: Simd, V: SimdFloat<S>>(before: [V; 2], own: [V; 2], behind: [V; 2]) -> [[V; 2]; 3] {
-    let left = [before[0], one_to_the_left(before[1], own[1])];
-    [left, own, [behind[0], one_to_the_right(own[1], behind[1])]]
 }
 
 #[inline(always)]

@@ -10,9 +10,10 @@ use std::ops::Range;
 
 use fearless_simd::{Simd, prelude::*};
 
+use super::full::{around, ends, full, full_values};
 use super::kernel::{Shape, Task};
 use super::problem::Weights;
-use super::row::{around, full, full_values_of_sums, splat, star};
+use super::row::{splat, star};
 use crate::app::values::Real;
 use crate::app::{OutputRow, array, one_to_the_left, one_to_the_right};
 
@@ -137,8 +138,8 @@ impl<V: Copy, const B: usize> Sums<V, B> {
         let lows = load::<S, T, L, B>(simd, low);
         let cells = load::<S, T, L, B>(simd, here);
         let highs = load::<S, T, L, B>(simd, high);
-        let along_z = ends::<S, T, L, B>(simd, low) + ends::<S, T, L, B>(simd, high);
-        let mut sums = Self { vectors: [[cells[0]; 2]; B], ends: [ends::<S, T, L, B>(simd, here), along_z] };
+        let along_z = ends::<S, V>(simd, low, B * L) + ends::<S, V>(simd, high, B * L);
+        let mut sums = Self { vectors: [[cells[0]; 2]; B], ends: [ends(simd, here, B * L), along_z] };
         for index in 0..B {
             sums.vectors[index] = [cells[index], lows[index] + highs[index]];
         }
@@ -146,16 +147,10 @@ impl<V: Copy, const B: usize> Sums<V, B> {
     }
 }
 
-/// The cells around a row where vectors beside its own have them: that behind it first, and that before it last.
-#[inline(always)]
-fn ends<S: Simd, T: Real, const L: usize, const B: usize>(simd: S, row: &[T]) -> T::Widest<S> {
-    one_to_the_left(T::Widest::<S>::splat(simd, row[B * L + 1]), T::Widest::<S>::splat(simd, row[0]))
-}
-
 /// `P` and `Q` of columns, by y.
 #[inline(always)]
 fn values<S: Simd, V: SimdFloat<S>>(weights: &Weights<V>, [before, own, behind]: [[V; 2]; 3]) -> [V; 2] {
-    full_values_of_sums(weights, [before[0], own[0], behind[0]], [before[1], own[1], behind[1]])
+    full_values(weights, [before[0], own[0], behind[0]], [before[1], own[1], behind[1]])
 }
 
 /// The vectors of a row that has one cell more on either side.

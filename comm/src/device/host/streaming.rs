@@ -58,11 +58,28 @@ impl<'a> PastCaches<'a> {
     where
         'a: 'r,
     {
+        self.rows([places], elements).map(|[row]| row).map_err(|[places]| places)
+    }
+
+    /// The same of several rows, which are computed together.
+    ///
+    /// # Errors
+    ///
+    /// As of one row, and all of them where one is stored to as usual.
+    #[inline(always)]
+    pub fn rows<'r, T: Element, const N: usize>(
+        self,
+        places: [&'r mut [T]; N],
+        elements: usize,
+    ) -> Result<[PastRow<'r, T>; N], [&'r mut [T]; N]>
+    where
+        'a: 'r,
+    {
         let bytes = elements * size_of::<T>();
-        let begins_a_vector = bytes != 0 && places.as_ptr().addr().is_multiple_of(bytes);
-        if begins_a_vector && has_stores_of(bytes) {
+        let begins_a_vector = |row: &&mut [T]| row.as_ptr().addr().is_multiple_of(bytes);
+        if bytes != 0 && places.iter().all(begins_a_vector) && has_stores_of(bytes) {
             self.is_used.set(true);
-            Ok(PastRow { places, elements, _lent: self })
+            Ok(places.map(|places| PastRow { places, elements, _lent: self }))
         } else {
             Err(places)
         }
@@ -195,6 +212,18 @@ mod tests {
             }
         });
         past
+    }
+
+    #[test]
+    fn rows_go_past_the_caches_together_or_not_at_all() {
+        past_caches(|stores| {
+            let mut memory = [0_u8; 256];
+            let start = memory.as_ptr().align_offset(64);
+            let (one, two) = memory[start..].split_at_mut(64);
+            assert_eq!(stores.rows([&mut *one, &mut *two], 32).is_ok(), has_stores_of(32));
+            let rows = stores.rows([one, &mut two[1..]], 32).expect_err("the second begins no vector");
+            assert_eq!(rows.map(|row| row.len())[0], 64);
+        });
     }
 
     #[test]
