@@ -13,8 +13,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let shows_all = arguments.iter().any(|argument| argument == "--all");
     let cores = arguments.iter().find_map(|argument| argument.strip_prefix("--cores="));
-    let Ok(cores) = cores.map_or(Ok(1), str::parse) else {
-        eprintln!("--cores={}: how many cores? an integer of at least 1", cores.unwrap_or_default());
+    let is_bare = arguments.iter().any(|argument| argument == "--cores");
+    let (false, Ok(cores)) = (is_bare, cores.unwrap_or("1").parse()) else {
+        eprintln!("--cores={}: how many cores? for example --cores=2", cores.unwrap_or_default());
         std::process::exit(2);
     };
     // `cargo bench` says that it is a bench.

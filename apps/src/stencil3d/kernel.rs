@@ -14,9 +14,9 @@
 //! along y, and all that is known of a column is `P` and `Q`, which are computed once for a vector of columns and used at
 //! three places. Rows of 7 points are computed one by one, those of 27 points in pairs where there are registers enough: more
 //! side by side would load less, but have so many streams of memory that lines are late. Short ones are kept in registers,
-//! where these are many (`short`). The instruction set is chosen
-//! where a tile begins. What is fused is written, and nothing else is, so that all of them give the same bits; and each cell's
-//! operations are the same however tiles and vectors are cut.
+//! where these are many (`short`). The instruction set is chosen where a tile begins. What is fused is written, and nothing
+//! else is, so that all of them give the same bits; and each cell's operations are the same however tiles and vectors are
+//! cut.
 
 use std::ops::Range;
 
@@ -211,8 +211,8 @@ impl<'a, T: Real> Task<'a, T> {
             };
         }
         // Only the widest vectors are as long as a line, and the processors that have them have 32 of them.
-        let is_line = const { L * size_of::<T>() == LINE_BYTES };
-        if is_line && way == Way::Through && self.x.len().is_multiple_of(L) {
+        if const { L * size_of::<T>() == LINE_BYTES } && way == Way::Through && self.x.len().is_multiple_of(L)
+        {
             // Of more vectors there are not registers enough.
             match (self.rule.is_full, self.x.len() / L) {
                 (false, 1) => return apart!(short_star::<S, L, 1>),
@@ -226,13 +226,17 @@ impl<'a, T: Real> Task<'a, T> {
         }
         // Vectors of a block, where they are the widest, have not been measured: they go through the caches.
         let is_ahead = way != Way::Through && const { L * size_of::<T>() > BLOCK_BYTES };
-        match (self.rule.is_full, is_line, is_ahead) {
-            (false, _, true) => apart!(rows::<S, V, L, 1, 3, false, true>),
-            (false, _, false) => apart!(rows::<S, V, L, 1, 3, false, false>),
-            (true, false, true) => apart!(rows::<S, V, L, 1, 3, true, true>),
-            (true, false, false) => apart!(rows::<S, V, L, 1, 3, true, false>),
-            (true, true, true) => apart!(rows::<S, V, L, 2, 4, true, true>),
-            (true, true, false) => apart!(rows::<S, V, L, 2, 4, true, false>),
+        if const { L * size_of::<T>() == LINE_BYTES } && self.rule.is_full {
+            return match is_ahead {
+                true => apart!(rows::<S, V, L, 2, 4, true, true>),
+                false => apart!(rows::<S, V, L, 2, 4, true, false>),
+            };
+        }
+        match (self.rule.is_full, is_ahead) {
+            (false, true) => apart!(rows::<S, V, L, 1, 3, false, true>),
+            (false, false) => apart!(rows::<S, V, L, 1, 3, false, false>),
+            (true, true) => apart!(rows::<S, V, L, 1, 3, true, true>),
+            (true, false) => apart!(rows::<S, V, L, 1, 3, true, false>),
         }
     }
 
@@ -263,10 +267,13 @@ mod tests {
         let whole = |width: usize| (width, width);
         let narrow = || [1, 2, 3, 4, 6, 7, 8, 12, 15].map(|part| (64, part));
         compare::<f64>(
-            [1, 2, 3, 4, 6, 7, 8, 9, 16, 24, 31, 32, 64, 67].map(whole).into_iter().chain(narrow()),
+            [1, 2, 3, 4, 6, 7, 8, 9, 16, 24, 31, 32, 64, 67, 1040].map(whole).into_iter().chain(narrow()),
         );
         compare::<f32>(
-            [3, 4, 7, 8, 12, 15, 16, 17, 32, 48, 63, 64, 70, 128].map(whole).into_iter().chain(narrow()),
+            [3, 4, 7, 8, 12, 15, 16, 17, 32, 48, 63, 64, 70, 128, 2080]
+                .map(whole)
+                .into_iter()
+                .chain(narrow()),
         );
     }
 

@@ -54,7 +54,7 @@ impl<T: Real> Task<'_, T> {
     ) {
         let grouped = ys.len() - ys.len() % N;
         self.groups::<S, V, L, N, M, IS_FULL, IS_AHEAD>(simd, z, &ys, 0, &mut out);
-        if grouped < ys.len() {
+        if const { N > 1 } && grouped < ys.len() {
             self.groups::<S, V, L, 1, 3, IS_FULL, IS_AHEAD>(simd, z, &ys, grouped, &mut out);
         }
     }
@@ -89,9 +89,9 @@ impl<T: Real> Task<'_, T> {
         let weights = splat::<S, V, 8>(simd, rule.weights);
         let (source, at_z, shape) = (rule.source, along_z[z], &along_x[x.clone()]);
         let along_y = &along_y[ys.clone()];
-        let mut around = low.windows(first).zip(here.windows(first)).zip(high.windows(first));
+        let mut windows = low.windows(first).zip(here.windows(first)).zip(high.windows(first));
         let mut row = first;
-        while let Some(((low, here), high)) = around.next() {
+        while let Some(((low, here), high)) = windows.next() {
             let mut sources = [V::splat(simd, source); N];
             for beside in 0..N {
                 sources[beside] = V::splat(simd, source * (at_z * along_y[row + beside]));
@@ -108,7 +108,7 @@ impl<T: Real> Task<'_, T> {
             let out = std::array::from_fn(|_| out.next().expect("a strip has that many rows"));
             row += N;
             for _ in 1..N {
-                around.next();
+                windows.next();
             }
             // Each condition by itself, so that builds that are not optimised leave out what is never reached: their stacks
             // have room for a part of all that is in line here.
@@ -175,7 +175,7 @@ impl<
         let cells = out.cells();
         self.ask_for_rest_ahead(&out, row);
         let source = self.sources[row];
-        let [[_, low, _], [before, own, behind], [_, high, _]] = self.around(row);
+        let [[_, low, _], [before, own, behind], [_, high, _]] = self.rows_around(row);
         let shape = &self.shape[..cells];
         let mut rows = [own, &own[1..], &own[2..], &before[1..], &behind[1..], &low[1..], &high[1..]];
         let mut vectors = [shape.as_chunks::<L>().0; 7];
@@ -243,7 +243,7 @@ impl<
     #[inline(always)]
     fn compute_narrow(self, is_full: bool, outs: [&mut [T]; N]) {
         for row in 0..N {
-            let (planes, source) = (self.around(row), self.sources[row]);
+            let (planes, source) = (self.rows_around(row), self.sources[row]);
             let [[_, low, _], [before, own, behind], [_, high, _]] = planes;
             for index in 0..outs[row].len() {
                 let shape = V::splat(self.simd, self.shape[index]);
@@ -281,7 +281,7 @@ impl<
 
     /// The `row`-th row and those around it, by z, then y.
     #[inline(always)]
-    fn around(&self, row: usize) -> [[&[T]; 3]; 3] {
+    fn rows_around(&self, row: usize) -> [[&[T]; 3]; 3] {
         let mut planes = [[self.shape; 3]; 3];
         for plane in 0..3 {
             for beside in 0..3 {

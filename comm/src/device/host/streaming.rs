@@ -129,10 +129,10 @@ impl<T: Element> PastRow<'_, T> {
             let count = size_of_val(values) / size_of::<__m256i>();
             let (from, to) = (values.as_ptr().cast::<__m256i>(), places.as_mut_ptr().cast::<__m256i>());
             for part in 0..count {
-                // SAFETY: within the values, whose bytes may be any and need not be aligned; `row` has asked whether the
-                // processor has AVX.
+                // SAFETY: within the values, whose bytes may be any and need not be aligned; `PastCaches::rows` has asked
+                // whether the processor has AVX.
                 let vector = unsafe { _mm256_loadu_si256(from.wrapping_add(part)) };
-                // SAFETY: within the places, which are as long, and aligned as `row` has looked and by the check above.
+                // SAFETY: within the places, which are as long, and aligned as it has looked and by the check above.
                 // The intrinsic asks for a fence before the places are used otherwise: `past_caches` has it for other
                 // threads, and this one's own loads and stores, which come in its order, need none.
                 unsafe { _mm256_stream_si256(to.wrapping_add(part), vector) };
