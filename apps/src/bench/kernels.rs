@@ -421,13 +421,14 @@ mod tests {
                     ("life, u8, 8 generations", &[16, 64][..])
                 );
                 let (_, limit_ns) = speed.limit();
-                assert!(0.0 < limit_ns && 0.0 < speed.kernel_ns && speed.kernel_ns.is_finite(), "{speed:?}");
+                assert!(0.0 < limit_ns && limit_ns < speed.kernel_ns, "{speed:?}");
             };
             let go = Measurement {
                 world,
                 stream: &stream,
                 part: "generations",
-                rounds: 1,
+                // Of each the least counts: a turn that another program interrupts is one of several.
+                rounds: 20,
                 spread,
                 report: &report,
             };
