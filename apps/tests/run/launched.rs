@@ -212,8 +212,7 @@ fn without_an_answer_of(launcher: &Launcher, rank: usize, of: usize) -> String {
     let ranks = format!("run.ranks={of}");
     command.arg(Launcher::PROGRAM).args(run_of(&folder, &[&ENDLESS[..], &[&ranks]].concat()));
     let child = command.spawn().expect("the launcher starts");
-    until("the ranks are at work", || launcher.busy_ranks(&folder).len() == of);
-    let ranks = launcher.busy_ranks(&folder);
+    let ranks = launcher.ranks_at_work(&folder, of);
     let (_, process) = ranks.iter().find(|(number, _)| *number == rank).expect("all are there");
     signal("-STOP", *process);
     let output = super::finish(Ok(child));
@@ -258,10 +257,10 @@ fn ctrl_c_and_the_death_of_a_rank_end_all_and_leave_earlier_results() {
             let mut command = launcher.command(&folder, 3);
             command.arg(Launcher::PROGRAM).args(run_of(&folder, &[&ENDLESS[..], &["run.ranks=3"]].concat()));
             let child = command.spawn().expect("the launcher starts");
-            until("the ranks are at work", || launcher.busy_ranks(&folder).len() == 3);
+            let ranks = launcher.ranks_at_work(&folder, 3);
             match rank {
                 None => signal("-INT", child.id()),
-                Some(rank) => signal("-KILL", launcher.busy_ranks(&folder)[rank].1),
+                Some(rank) => signal("-KILL", ranks[rank].1),
             }
             let since = std::time::Instant::now();
             let output = super::finish(Ok(child));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::{Folder, finish, text, ticks};
+use super::{Folder, OCCUPIED, finish, text, ticks, until};
 
 /// Names the launchers, separated by colons.
 const VARIABLE: &str = "STREAMHALO_TEST_MPIEXEC";
@@ -116,11 +116,27 @@ impl Launcher {
         self.finish(command)
     }
 
-    /// The ranks of a folder that have computed for some time, by number, each with its process.
-    pub(crate) fn busy_ranks(&self, folder: &Folder) -> Vec<(usize, u32)> {
+    /// Waits until all ranks of an endless game are in its steps, and gives them by number, each with its process.
+    /// What they computed before rank 0 occupied the folder for results does not count: libraries poll while their
+    /// ranks find each other, and whoever waits for the game to begin waits as long as it takes.
+    pub(crate) fn ranks_at_work(&self, folder: &Folder, count: usize) -> Vec<(usize, u32)> {
+        until("the folder is occupied", || folder.out().join(OCCUPIED).exists());
+        until("the ranks are there", || self.ranks(folder).len() == count);
+        let ranks = self.ranks(folder);
+        let since: Vec<_> = ranks.iter().map(|(_, process)| ticks(*process)).collect();
+        until("the ranks are at work", || {
+            let gained =
+                |((_, process), since): (&(usize, u32), &Option<u64>)| Some(ticks(*process)? - (*since)?);
+            ranks.iter().zip(&since).all(|both| gained(both) > Some(20))
+        });
+        ranks
+    }
+
+    /// The ranks of a folder.
+    fn ranks(&self, folder: &Folder) -> Vec<(usize, u32)> {
         let rank_of = |process: u32| {
             let program = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
-            if program != Path::new(Self::PROGRAM).canonicalize().ok()? || ticks(process)? < 20 {
+            if program != Path::new(Self::PROGRAM).canonicalize().ok()? {
                 return None;
             }
             let environment = std::fs::read(format!("/proc/{process}/environ")).ok()?;
