@@ -191,8 +191,10 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// come with the later ones. Does not block.
     ///
     /// Corners beside another rank are made of ghosts that an exchange fills: so this follows a gather of all
-    /// neighbours or, where it was begun, its `finish`. What is computed between the two reads what is beyond a boundary too:
-    /// launch over the part of [`Subdomain::beyond`] that has owned entries beside it before, and over all of it afterwards.
+    /// neighbours or, where it was begun, its `finish`. What is computed between the two must not read what is beyond a boundary
+    /// then: it is the owned entries [without a layer](crate::IndexBox::shrink) on each side, as in `examples/heat.rs` of
+    /// `streamhalo`. Or launch over the part of [`Subdomain::beyond`] that has owned entries beside it before, and over all of it
+    /// afterwards.
     ///
     /// ```
     /// use streamhalo_comm::World;

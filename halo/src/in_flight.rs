@@ -15,7 +15,8 @@ use streamhalo_grid::Fields;
 /// or with it.
 ///
 /// What needs no ghosts of other ranks ([`inner`](streamhalo_grid::Subdomain::inner)) is computed while they are on their way,
-/// and the rest ([`without`](crate::IndexBox::without)) afterwards:
+/// and the rest ([`without`](crate::IndexBox::without)) afterwards (`examples/heat.rs` does so on a plate with walls, whose
+/// ghosts are made of its own cells):
 ///
 /// ```
 /// use streamhalo::WorldOptions;

@@ -43,7 +43,8 @@
 //! ```
 //!
 //! With [`World::from_env`] in the place of `World::threads` the same `cool` runs alone, or as the
-//! ranks that `streamhalo launch -n N PROGRAM` starts; `examples/life.rs` is such a program.
+//! ranks that `streamhalo launch -n N PROGRAM` starts; `examples/life.rs` is such a program, and `examples/heat.rs` one with
+//! walls that computes while messages are on their way.
 //!
 //! | type | what it is |
 //! |---|---|

@@ -12,6 +12,8 @@ pub struct Programs {
     pub streamhalo: PathBuf,
     /// The example that the README shows.
     pub life: PathBuf,
+    /// The example that has walls.
+    pub heat: PathBuf,
 }
 
 /// The programs, built by cargo as the tests were and into the same folder. The tests of the whole workspace leave
@@ -49,6 +51,10 @@ pub fn programs() -> &'static Programs {
             let found = found.unwrap_or_else(|| panic!("cargo has built no {kind} `{name}`"));
             PathBuf::from(found["executable"].as_str().expect("is text"))
         };
-        Programs { streamhalo: program("bin", "streamhalo"), life: program("example", "life") }
+        Programs {
+            streamhalo: program("bin", "streamhalo"),
+            life: program("example", "life"),
+            heat: program("example", "heat"),
+        }
     })
 }

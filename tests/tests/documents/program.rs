@@ -28,16 +28,30 @@ fn the_readme_shows_the_example() {
     assert!(example.lines().count() < 50, "the program has {} lines", example.lines().count());
 }
 
-#[test]
-fn the_readmes_program_runs_on_any_number_of_ranks() {
-    let life = programs().life.to_str().expect("is text");
-    let mut runs = vec![(1, run(&programs().life, &[]))];
-    let launched = |ranks: &str| run(&programs().streamhalo, &["launch", "-n", ranks, life]);
-    runs.extend([(1, launched("1")), (4, launched("4"))]);
+/// Runs an example alone, and launched on 1 and on some other number of ranks; each has to print one line, which begins so.
+fn runs_on_any_number_of_ranks(example: &Path, many: usize, expected: impl Fn(usize) -> String) {
+    let mut runs = vec![(1, run(example, &[]))];
+    let name = example.to_str().expect("is text");
+    let launched = |ranks: usize| run(&programs().streamhalo, &["launch", "-n", &ranks.to_string(), name]);
+    runs.extend([1, many].map(|ranks| (ranks, launched(ranks))));
     for (ranks, output) in runs {
         let said = String::from_utf8_lossy(&output.stdout);
-        let expected = format!("5 live cells after 100 generations on {ranks} rank(s): [[56, 57], ");
         assert!(output.status.success(), "on {ranks} ranks: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.starts_with(&expected) && said.lines().count() == 1, "on {ranks} ranks: {said}");
+        assert!(said.starts_with(&expected(ranks)) && said.lines().count() == 1, "on {ranks} ranks: {said}");
     }
+}
+
+#[test]
+fn the_readmes_program_runs_on_any_number_of_ranks() {
+    runs_on_any_number_of_ranks(&programs().life, 4, |ranks| {
+        format!("5 live cells after 100 generations on {ranks} rank(s): [[56, 57], ")
+    });
+}
+
+/// It compares every cell with what is known of the equation; of six ranks each has a wall, or two.
+#[test]
+fn the_example_with_walls_runs_on_any_number_of_ranks() {
+    runs_on_any_number_of_ranks(&programs().heat, 6, |ranks| {
+        format!("after 100 steps the wave is 0.8423 of what it was, on {ranks} rank(s)")
+    });
 }
