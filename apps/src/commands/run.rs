@@ -283,12 +283,23 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     // What was measured is shown also where there is no room for its files.
     wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
-    written?;
+    written.inspect_err(|error| say_where_kept(error, &results))?;
     if !quiet {
         report::say(&format!("results in {}\n", config.output.dir.display()));
     }
     kept_measured?;
     Ok(u8::from(!results.all_verified()))
+}
+
+/// Keeps results that could not be written, as a run may have taken hours and pictures the last of the room, and says where.
+fn say_where_kept(error: &AppError, results: &Results) {
+    // They are in their place, and something of an earlier run as well.
+    if matches!(error, AppError::NotRemoved { .. }) {
+        return;
+    }
+    if let Some(dir) = report::keep_elsewhere(results) {
+        report::say(&format!("the results of this run are in {}\n", dir.display()));
+    }
 }
 
 /// Whether there is room to verify, as the standard collections would end the program without. Looked at before anything

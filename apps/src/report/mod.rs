@@ -16,7 +16,9 @@ mod timeline;
 pub(crate) mod wrap;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, fs, process};
 
 pub use csv::{csv, csv_of_rows};
 pub use files::{OutputFile, check_writable, replace_files};
@@ -69,6 +71,20 @@ pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> R
     // Beside these results, one of another run would be taken for theirs.
     let is_new = |name: &str| files.iter().any(|file| file.name == name);
     remove_files(dir, of_some_runs().filter(|name| !is_new(name)))
+}
+
+/// Writes results for which there was no place where they belong into a new folder among temporary files, and gives it; `None`
+/// where there is no place there either.
+pub(crate) fn keep_elsewhere(results: &Results) -> Option<PathBuf> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let dir = env::temp_dir().join(format!("streamhalo-results-{}-{now}", process::id()));
+    // Not one that somebody else has made, who could read and change what is in it.
+    fs::create_dir(&dir).ok()?;
+    let written = write_results(&dir, results, Vec::new());
+    if written.is_err() {
+        _ = fs::remove_dir_all(&dir);
+    }
+    written.ok().map(|()| dir)
 }
 
 /// The names of the files that some runs leave and others do not.

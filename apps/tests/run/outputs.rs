@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
 use streamhalo_apps::life::rle::Pattern;
 
-use super::{Folder, SMALL, finish, pattern, text};
+use super::{Folder, OCCUPIED, SMALL, finish, pattern, signal, text, until};
 
 /// The keys of a record, as the documentation lists them.
 const KEYS: [&str; 19] = [
@@ -145,13 +146,46 @@ fn a_folder_where_a_file_of_some_runs_would_be_is_said_at_once() {
     assert_eq!(folder.read_out("results.json"), before);
 }
 
+/// A folder that was good when the run began.
+#[test]
+fn results_that_find_no_place_are_kept_elsewhere() {
+    let folder = Folder::new();
+    let (config, elsewhere) = (folder.write("config.toml", SMALL), folder.path().join("elsewhere"));
+    fs::create_dir(&elsewhere).expect("can write");
+    let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
+    command.env("TMPDIR", &elsewhere).arg("run").arg(&config).arg("--out").arg(folder.out());
+    command
+        .args(["--ranks", "1", "--backend", "st-send", "--set", "app.steps=10000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().expect("the program starts");
+    until("it runs", || folder.out().join(OCCUPIED).exists());
+    signal("-STOP", child.id());
+    fs::create_dir(folder.out().join("results.json")).expect("the run has not ended");
+    signal("-CONT", child.id());
+    let output = finish(Ok(child));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("results.json") && said.contains("remove it, or choose another place"), "{said}");
+    let kept = said.lines().find_map(|line| line.strip_prefix("the results of this run are in "));
+    let kept = Path::new(kept.unwrap_or_else(|| panic!("{said}")));
+    assert!(kept.starts_with(&elsewhere), "{said}");
+    // All that it measured, which `report` makes the rest of.
+    let report = folder.streamhalo(&["report", kept.to_str().expect("is text")]);
+    assert_eq!(report.status.code(), Some(0), "{}", text(&report.stderr));
+    assert_eq!(text(&report.stdout), text(&output.stdout));
+}
+
 #[test]
 fn a_limit_of_the_size_of_files_is_an_error_as_a_full_disk_is() {
     let folder = Folder::new();
     let config = folder.write("config.toml", SMALL);
     let script = "ulimit -f 4 && exec \"$0\" run \"$1\" --out \"$2\" --quiet --ranks 1 --set grid.cells=[120,120] \"${@:3}\"";
+    let elsewhere = folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).expect("can write");
     let run = |arguments: &[&str]| {
         let mut command = folder.command("bash");
+        command.env("TMPDIR", &elsewhere);
         command.args(["-c", script, env!("CARGO_BIN_EXE_streamhalo")]).arg(&config).arg(folder.out());
         finish(command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
     };
@@ -166,6 +200,11 @@ fn a_limit_of_the_size_of_files_is_an_error_as_a_full_disk_is() {
     assert!(
         said.contains("goes on without") && said.contains("cannot replace") && said.contains("ulimit -f"),
         "{said}"
+    );
+    assert_eq!(
+        fs::read_dir(&elsewhere).expect("is there").count(),
+        0,
+        "they find no place elsewhere: {said}"
     );
 }
 
