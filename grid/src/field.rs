@@ -46,8 +46,28 @@ pub trait Sealed<const D: usize> {
     fn is_whole(&self) -> bool;
 }
 
-/// What is exchanged together: a field, a tuple of up to six of them, a vector, a `&mut` of any of these, these within each
-/// other, and types of an application that call back with the same fields in the same order at each call.
+/// What is exchanged together: a field, a tuple of up to six of them, an array, slice or vector, a `&mut` of any of these, these
+/// within each other, and types of an application that call back with the same fields in the same order at each call.
+///
+/// ```
+/// use streamhalo_comm::World;
+/// use streamhalo_comm::device::Device;
+/// use streamhalo_grid::{Array, Entity, Fields, GlobalGrid, GridError};
+///
+/// # fn main() -> Result<(), GridError> {
+/// let world = World::alone()?;
+/// let stream = Device::host().stream(&world)?;
+/// let grid = GlobalGrid::new([4, 6], [true, false])?.partition(&world)?.local(1)?;
+/// let pressure = Array::<f32, 2>::zeros(&grid, Entity::Cell, &stream)?;
+/// let on_faces = |axis| Array::<f64, 2>::zeros(&grid, Entity::Face(axis), &stream);
+/// let velocity = [on_faces(0)?, on_faces(1)?];
+///
+/// let mut entities = Vec::new();
+/// (pressure, velocity).each(&mut |field| entities.push(field.info().entity));
+/// assert_eq!(entities, [Entity::Cell, Entity::Face(0), Entity::Face(1)]);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Fields<const D: usize> {
     /// Calls back with each field, in order: for writing, since peers write the ghosts. Also called as an exchange that was
     /// begun is dropped.
@@ -72,9 +92,21 @@ impl<F: Fields<D> + ?Sized, const D: usize> Fields<D> for &mut F {
     }
 }
 
-impl<F: Fields<D>, const D: usize> Fields<D> for Vec<F> {
+impl<F: Fields<D>, const D: usize> Fields<D> for [F] {
     fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
         self.iter_mut().for_each(|field| field.each(visit));
+    }
+}
+
+impl<F: Fields<D>, const N: usize, const D: usize> Fields<D> for [F; N] {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
+        self.as_mut_slice().each(visit);
+    }
+}
+
+impl<F: Fields<D>, const D: usize> Fields<D> for Vec<F> {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut dyn Field<D>)) {
+        self.as_mut_slice().each(visit);
     }
 }
 

@@ -55,7 +55,7 @@
 //! | [`Array`] | a field's values on a rank, ghosts included |
 //! | [`Alternating`] | two generations of a field, of which a step reads one and writes the other |
 //! | [`Rows`], [`RowsMut`] | arrays as a kernel sees them |
-//! | [`Fields`] | what is exchanged together: a field, a tuple or vector of fields, or a type of an application |
+//! | [`Fields`] | what is exchanged together: a field, a tuple, array or vector of fields, or a type of an application |
 //! | [`Pattern`] | which neighbours take part in an exchange |
 //! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
 //! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
