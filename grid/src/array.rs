@@ -365,6 +365,30 @@ impl<T: Element, const D: usize> Array<T, D> {
         Ok(self.buffer.copy_out(self.owned_box().tile())?)
     }
 
+    /// Read access for kernels that keep to the owned entries, as no exchange writes them: whatever is done with the ghosts.
+    pub(crate) fn reader_of_owned(&self) -> Result<Reader<'_, T>, GridError> {
+        // Of all of it: a text whose points are not those of the array takes it as a table.
+        Ok(self.buffer.reader(self.tiles.whole)?)
+    }
+
+    /// The elements from the beginning of its memory to the first owned one.
+    pub(crate) fn first_owned(&self) -> usize {
+        self.buffer.pitched().offset(self.owned_box().tile().start)
+    }
+
+    /// What it is of, as ranks compare it.
+    pub(crate) fn described(&self) -> String {
+        let partition = self.grid.subdomain().partition();
+        let (cells, periodic) = (partition.grid().cells(), partition.grid().periodic());
+        format!(
+            "{} component(s) of {} per {} of {cells:?} cells (periodic: {periodic:?}) in layout {:?}",
+            self.components(),
+            T::TYPE,
+            self.entity,
+            partition.layout()
+        )
+    }
+
     fn check_ghosts(&self, call: &'static str) -> Result<(), GridError> {
         match self.ghosts.readable(self.stream()) {
             ReadableGhosts::All => Ok(()),

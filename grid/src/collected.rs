@@ -42,7 +42,8 @@ impl<T: Element, const D: usize> Array<T, D> {
             }
             false => Err(Error::WrongRank { what: CALL, rank: root, size }.into()),
         };
-        let told = world.agree(CALL, prepared.as_ref().map(|_| self.collected_on(root)))?;
+        let told =
+            world.agree(CALL, prepared.as_ref().map(|_| format!("{}, on rank {root}", self.described())))?;
         if let Some(other) = told.iter().position(|other| *other != told[0]) {
             let reason = format!("it collects {}, and rank 0 {}", told[other], told[0]);
             return Err(Error::CollectiveFailed { call: CALL, rank: other, reason }.into());
@@ -67,19 +68,6 @@ impl<T: Element, const D: usize> Array<T, D> {
         let mut room = room_for(elements, "a field of all ranks")?;
         room.resize(elements, T::default());
         Ok(ArrayD::from_shape_vec(shape, room).expect("the room is of that shape"))
-    }
-
-    /// What is collected, as ranks compare it.
-    fn collected_on(&self, root: usize) -> String {
-        let partition = self.grid().subdomain().partition();
-        let (cells, periodic) = (partition.grid().cells(), partition.grid().periodic());
-        format!(
-            "{} component(s) of {} per {} of {cells:?} cells (periodic: {periodic:?}) in layout {:?}, on rank {root}",
-            self.components(),
-            T::TYPE,
-            self.entity(),
-            partition.layout()
-        )
     }
 
     /// The field, of what each rank owns.

@@ -8,7 +8,8 @@ use std::fmt;
 /// Every variant holds what was asked and what was found; its message adds what to do. Arrays hold
 /// one entry per axis, slowest axis first. Errors of the geometry depend only on arguments that all ranks share, so
 /// that all ranks get them or none does. [`GridError::RankOutOfRange`], [`GridError::NoBoundary`],
-/// [`GridError::GhostsInFlight`], [`GridError::OwnedInFlight`] and [`GridError::Communication`] are of one rank.
+/// [`GridError::GhostsInFlight`], [`GridError::OwnedInFlight`], [`GridError::OtherArray`] and
+/// [`GridError::Communication`] are of one rank.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GridError {
@@ -190,6 +191,17 @@ pub enum GridError {
     OwnedInFlight {
         /// The call.
         call: &'static str,
+    },
+
+    /// A reduction was given an array that it was not made for.
+    #[error(
+        "a reduction was given {found}; it was made for {expected}: give it arrays like that one, or make another `Reduction`"
+    )]
+    OtherArray {
+        /// What it was made for.
+        expected: String,
+        /// What was given.
+        found: String,
     },
 
     /// The communication layer failed: no memory, or a stream that has failed.

@@ -47,6 +47,7 @@
 //! | [`LocalGrid`] | a subdomain in a world: what arrays are made on |
 //! | [`Array`] | a field's values on one rank, ghosts included |
 //! | [`Alternating`] | two generations of a field |
+//! | [`Reduction`] | a sum, minimum or maximum over a field of all ranks, on a stream, and dot products |
 //!
 //! **Axes.** Axis 0 is the slowest in memory and the last axis (x) the fastest, in every array of
 //! extents, widths, offsets, coordinates and indices. All of these count entries (cells, nodes,
@@ -84,6 +85,8 @@ mod index_box;
 mod layout;
 mod local_grid;
 mod partition;
+mod reducible;
+mod reduction;
 mod subdomain;
 
 pub use alternating::Alternating;
@@ -99,4 +102,6 @@ pub use global_grid::GlobalGrid;
 pub use index_box::{IndexBox, Indices, Side};
 pub use local_grid::{Decomposition, HaloWidth, LocalGrid};
 pub use partition::Partition;
+pub use reducible::Reducible;
+pub use reduction::Reduction;
 pub use subdomain::Subdomain;
