@@ -1,11 +1,11 @@
-//! Whether the kernels of all applications compile for GPUs, which needs none.
+//! Whether the kernels of all applications, and those of reductions of fields, compile for GPUs, which needs none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use streamhalo::KernelText;
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Capability, compile_for_cuda};
+use streamhalo::{KernelText, Reducible};
 use streamhalo_apps::app::ApplicationRow;
 use streamhalo_apps::config::{KnownNames, Overrides, RunConfig};
 
@@ -21,6 +21,11 @@ const SETTINGS: [&str; 9] = [
     "name = 'comb'\nelement = 'f32'",
     "name = 'comb'\nelement = 'f64'",
 ];
+
+/// The kernels that the library has for fields of any type.
+fn kernels_of_reductions() -> impl Iterator<Item = &'static KernelText> {
+    [u8::texts(), i32::texts(), i64::texts(), f32::texts(), f64::texts()].into_iter().flatten()
+}
 
 /// The kernels of all applications, each once.
 fn kernels() -> Vec<&'static KernelText> {
@@ -61,8 +66,10 @@ fn no_kernel_is_left_out() {
 
 /// Compiles all of them for each of the targets.
 fn compile(targets: &[&str], compile: impl Fn(&KernelText, &str) -> Result<Vec<u8>, Error>) {
-    for (kernel, target) in
-        kernels().iter().flat_map(|kernel| targets.iter().map(move |target| (kernel, target)))
+    for (kernel, target) in kernels()
+        .into_iter()
+        .chain(kernels_of_reductions())
+        .flat_map(|kernel| targets.iter().map(move |target| (kernel, target)))
     {
         match compile(kernel, target) {
             Ok(code) => assert!(!code.is_empty(), "{}: {target}", kernel.name),

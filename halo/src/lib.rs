@@ -60,6 +60,7 @@
 //! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
 //! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
 //! | [`GatherStep`] | the parts of a gather, to time them one by one |
+//! | [`Reduction`] | a sum, minimum or maximum over a field of all ranks, or a dot product of two, on a stream |
 //! | [`Buffer`], [`Extents`], [`AllReduce`] | arrays that belong to no grid, and sums and the like of them over all ranks, on a stream |
 //! | [`Communicator`] | the same of numbers that the host has ([`allreduce`](Communicator::allreduce)), and messages |
 //! | [`HaloError`] | everything that can go wrong, with the data that a reader of the message needs |
@@ -118,7 +119,7 @@ pub use streamhalo_comm::device::{
 pub use streamhalo_comm::{Communicator, Element, ElementType, Op, World, WorldOptions};
 pub use streamhalo_grid::{
     Alternating, Array, Decomposition, Entity, Fields, GlobalGrid, GridError, HaloWidth, IndexBox, LocalGrid,
-    Partition, Side, Subdomain,
+    Partition, Reducible, Reduction, Side, Subdomain,
 };
 
 /// What most applications need.

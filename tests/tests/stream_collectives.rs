@@ -6,6 +6,7 @@ use streamhalo::comm::device::{Buffer, Extents};
 use streamhalo::comm::{Communicator, Error};
 use streamhalo::{HaloError, Op, StreamKind, World};
 use streamhalo_tests::cases::Done;
+use streamhalo_tests::cases::field_reductions::{between_halves, of_fields};
 use streamhalo_tests::cases::leaving::reduced;
 use streamhalo_tests::cases::stream_collectives::{in_flight_together, late_ranks, reductions, refused};
 use streamhalo_tests::{KINDS, Scenario, each_way, expect_all, on_ranks, outcomes, same_on_all, stream_of};
@@ -31,6 +32,22 @@ fn every_type_is_reduced_in_the_documented_order() {
             reductions::<f64>(world, way, &sizes)
         });
     }
+}
+
+#[test]
+fn fields_are_reduced_alike_on_every_stream() {
+    for ranks in [1, 3] {
+        in_every_way(ranks, between_halves);
+        in_every_way(ranks, of_fields::<f32>);
+    }
+    on_ranks(2, |world| {
+        as_chosen().try_for_each(|way| {
+            of_fields::<u8>(world, way)?;
+            of_fields::<i32>(world, way)?;
+            of_fields::<i64>(world, way)?;
+            of_fields::<f64>(world, way).map(|_| ())
+        })
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@
 pub mod active;
 pub mod auto;
 pub mod collectives;
+pub mod field_reductions;
 mod gather;
 pub mod leaving;
 mod list;

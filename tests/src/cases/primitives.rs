@@ -2,8 +2,8 @@
 
 use super::list::{Case, List, smaller_side};
 use super::{
-    active, collectives, leaving, messages, misused, notify, pairing, queues, ready, staged,
-    stream_collectives,
+    active, collectives, field_reductions, leaving, messages, misused, notify, pairing, queues, ready,
+    staged, stream_collectives,
 };
 use crate::{KINDS, Scenario};
 use streamhalo::comm::{PRIMITIVES, PrimitiveRow};
@@ -150,6 +150,7 @@ fn windows(list: &mut List, at_length: bool) {
 }
 
 fn enqueued_collectives(list: &mut List, at_length: bool) {
+    use field_reductions::{between_halves, of_fields};
     use stream_collectives::{in_flight_together, late_ranks, reductions, refused};
     list.add("reductions on a stream", |world, way| {
         near_the_wrap(world, || reductions::<f64>(world, way, &[1, 200]))
@@ -159,7 +160,11 @@ fn enqueued_collectives(list: &mut List, at_length: bool) {
     });
     list.add("collectives and exchanges on a stream", |world, way| in_flight_together(world, way, 10));
     list.add("reductions that do not match", refused);
+    list.add("reductions of fields of floats", of_fields::<f32>);
+    list.add("reductions of fields that are exchanged", between_halves);
     if at_length {
+        list.add("reductions of fields of bytes", of_fields::<u8>);
+        list.add("reductions of fields of long floats", of_fields::<f64>);
         let sizes = [1, 30, 129, 3_000];
         list.add("reductions of bytes", move |world, way| reductions::<u8>(world, way, &sizes));
         list.add("reductions of integers", move |world, way| reductions::<i32>(world, way, &sizes));

@@ -2,6 +2,7 @@
 
 use streamhalo::{HaloError, StreamKind, World};
 use streamhalo_tests::cases::Done;
+use streamhalo_tests::cases::field_reductions::{between_halves, of_fields};
 use streamhalo_tests::cases::stream_collectives::{in_flight_together, late_ranks, reductions, refused};
 use streamhalo_tests::{Scenario, in_both_memories, on_ranks, other_device, ways_of};
 
@@ -33,6 +34,18 @@ fn reductions_have_the_bits_of_the_host() {
             reductions::<f64>(world, way, &sizes)
         });
     }
+}
+
+#[test]
+fn reductions_of_fields_have_the_bits_of_the_host() {
+    for ranks in [1, 2] {
+        in_every_way(ranks, of_fields::<f32>);
+    }
+    in_every_way(2, between_halves);
+    in_every_way(1, of_fields::<u8>);
+    in_every_way(1, of_fields::<i32>);
+    in_every_way(1, of_fields::<i64>);
+    in_every_way(3, of_fields::<f64>);
 }
 
 #[test]
