@@ -380,12 +380,14 @@ impl<T: Element, const D: usize> Array<T, D> {
     pub(crate) fn described(&self) -> String {
         let partition = self.grid.subdomain().partition();
         let (cells, periodic) = (partition.grid().cells(), partition.grid().periodic());
+        let blocks = Some(partition.block_cells()).filter(|block_cells| *block_cells != [1; D]);
         format!(
-            "{} component(s) of {} per {} of {cells:?} cells (periodic: {periodic:?}) in layout {:?}",
+            "{} component(s) of {} per {} of {cells:?} cells (periodic: {periodic:?}) in layout {:?}{}",
             self.components(),
             T::TYPE,
             self.entity,
-            partition.layout()
+            partition.layout(),
+            blocks.map_or_else(String::new, |block_cells| format!(" of blocks of {block_cells:?}"))
         )
     }
 

@@ -1,4 +1,4 @@
-//! Splitting a run of items into parts as evenly as possible: cells over ranks.
+//! Splitting a run of items into parts as evenly as possible: cells, or blocks of them, over ranks.
 
 use std::ops::Range;
 

@@ -59,6 +59,46 @@ pub enum GridError {
         dimensions: usize,
     },
 
+    /// A grid was to be refined or coarsened by 0.
+    #[error("axis {axis} has the factor 0 (of {factors:?}): use at least 1, which leaves an axis as it is")]
+    ZeroFactor {
+        /// The axis with the factor 0.
+        axis: usize,
+        /// The factors asked for on each axis.
+        factors: Vec<usize>,
+    },
+
+    /// A grid was to be coarsened by a factor that does not divide its cells.
+    #[error(
+        "the {cells} cells of axis {axis} cannot be coarsened by {factor}, of which they are no multiple: make the coarsest grid first and refine it (`Decomposition::refined`)"
+    )]
+    CellsNoMultiple {
+        /// The axis.
+        axis: usize,
+        /// The cells of the grid on this axis.
+        cells: usize,
+        /// The factor asked for on this axis.
+        factor: usize,
+    },
+
+    /// A grid was to be coarsened where ranks meet inside of a coarse cell.
+    #[error(
+        "axis {axis} cannot be coarsened by {factor} in layout {layout:?}: ranks meet at cell {cut}, which is no multiple of it; partition the coarsest grid and refine it (`Decomposition::refined`){}",
+        .fitting.as_ref().map_or_else(String::new, |fitting| format!(", or use layout {fitting:?} (by `partition_as`)"))
+    )]
+    CutNoMultiple {
+        /// The axis.
+        axis: usize,
+        /// The cell at which the part of a rank begins there.
+        cut: usize,
+        /// The factor asked for on this axis.
+        factor: usize,
+        /// The layout of the ranks.
+        layout: Vec<usize>,
+        /// The layout of least surface in which the grid can be coarsened so, if there is one.
+        fitting: Option<Vec<usize>>,
+    },
+
     /// A grid was to be split over no ranks.
     #[error("a grid cannot be split over 0 ranks: give at least 1")]
     ZeroRanks,

@@ -5,21 +5,21 @@ use std::ops::Deref;
 use streamhalo_comm::World;
 use streamhalo_comm::device::Tile;
 
-/// How many layers of ghosts surround a subdomain: one number for all axes, or one for each,
+/// What may differ by axis, such as the width of a halo: one number for all axes, or one for each,
 /// slowest axis first.
-pub trait HaloWidth<const D: usize> {
-    /// The width on each axis, in cells.
-    fn widths(self) -> [usize; D];
+pub trait PerAxis<const D: usize> {
+    /// The number of each axis.
+    fn per_axis(self) -> [usize; D];
 }
 
-impl<const D: usize> HaloWidth<D> for usize {
-    fn widths(self) -> [usize; D] {
+impl<const D: usize> PerAxis<D> for usize {
+    fn per_axis(self) -> [usize; D] {
         [self; D]
     }
 }
 
-impl<const D: usize> HaloWidth<D> for [usize; D] {
-    fn widths(self) -> [usize; D] {
+impl<const D: usize> PerAxis<D> for [usize; D] {
+    fn per_axis(self) -> [usize; D] {
         self
     }
 }
@@ -28,6 +28,9 @@ impl<const D: usize> GlobalGrid<D> {
     /// Splits the cells over the ranks of a world with the least surface between them. Every rank
     /// gets the same answer; does not communicate.
     ///
+    /// Grids of several levels that are split one by one need not nest: of 36, 18 and 9 cells over two ranks the last two are
+    /// cut at 9 and at 5. Split the coarsest, and take the others by [`Decomposition::refined`].
+    ///
     /// # Errors
     /// If no layout gives every rank a cell.
     pub fn partition(&self, world: &World) -> Result<Decomposition<D>, GridError> {
@@ -35,7 +38,8 @@ impl<const D: usize> GlobalGrid<D> {
         Ok(Decomposition { partition, world: world.clone() })
     }
 
-    /// Splits the cells over the ranks of a world as told: `layout` parts along each axis.
+    /// Splits the cells over the ranks of a world as told: `layout` parts along each axis. Of several levels the coarsest,
+    /// as with [`GlobalGrid::partition`].
     ///
     /// # Errors
     /// If the layout does not have as many parts as the world has ranks, or more than cells.
@@ -45,11 +49,12 @@ impl<const D: usize> GlobalGrid<D> {
     }
 }
 
-/// A grid that is split over the ranks of a world.
+/// A grid that is split over the ranks of a world. Those of several levels, as multigrid has them, nest where one is
+/// [refined](Self::refined) or [coarsened](Self::coarsened) from the other.
 #[derive(Debug, Clone)]
 pub struct Decomposition<const D: usize> {
-    partition: Partition<D>,
-    world: World,
+    pub(crate) partition: Partition<D>,
+    pub(crate) world: World,
 }
 
 impl<const D: usize> Decomposition<D> {
@@ -63,11 +68,11 @@ impl<const D: usize> Decomposition<D> {
     /// # Errors
     /// On all ranks, if some rank's part is thinner than the halo on an axis with neighbours; with a layout that the halo
     /// fits, if there is one.
-    pub fn local(&self, halo_width: impl HaloWidth<D>) -> Result<LocalGrid<D>, GridError> {
-        let halo_width = halo_width.widths();
+    pub fn local(&self, halo_width: impl PerAxis<D>) -> Result<LocalGrid<D>, GridError> {
+        let halo_width = halo_width.per_axis();
         let mut subdomain = self.partition.subdomain(self.world.rank(), halo_width);
         if let Err(GridError::SubdomainTooThin { fitting, .. }) = &mut subdomain {
-            let others = Partition::by_surface(self.partition.grid(), self.partition.ranks())?;
+            let others = self.partition.in_all_layouts()?;
             let fits = others.into_iter().find(|other| other.subdomain(0, halo_width).is_ok());
             *fitting = fits.map(|other| other.layout().to_vec());
         }

@@ -9,11 +9,15 @@ use std::ops::Range;
 ///
 /// The ranks stand in a grid of their own, the *layout*: so many parts on each axis, slowest axis
 /// first. They are numbered row-major, so rank 1 is the neighbour of rank 0 along the last axis that
-/// is split. Where an axis does not divide evenly, its first `cells % parts` parts get one cell more.
+/// is split. Where an axis does not divide evenly, its first `cells % parts` parts get one cell more;
+/// or one block more, where a partition of fewer cells was [refined](Self::refined). Partitions of a
+/// grid are equal where each rank owns the same of it in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Partition<const D: usize> {
     grid: GlobalGrid<D>,
     layout: [usize; D],
+    /// By how much the first parts are longer than the others. 1 where none are, so that there is one for each way to cut.
+    block_cells: [usize; D],
 }
 
 impl<const D: usize> Partition<D> {
@@ -39,7 +43,7 @@ impl<const D: usize> Partition<D> {
             return Err(GridError::ZeroRanks);
         }
         let layouts = layout::by_surface(grid, ranks)?;
-        Ok(layouts.into_iter().map(|layout| Self { grid: *grid, layout }).collect())
+        Ok(layouts.into_iter().map(|layout| Self::in_blocks(*grid, layout, [1; D])).collect())
     }
 
     /// The partition over `ranks` ranks with `layout` parts on each axis, slowest axis first.
@@ -62,7 +66,16 @@ impl<const D: usize> Partition<D> {
         if product != ranks {
             return Err(GridError::LayoutProduct { layout: layout.to_vec(), product, ranks });
         }
-        Ok(Self { grid: *grid, layout })
+        Ok(Self::in_blocks(*grid, layout, [1; D]))
+    }
+
+    /// The partition that deals the cells out in blocks of so many, each part at least one.
+    pub(crate) fn in_blocks(grid: GlobalGrid<D>, layout: [usize; D], block_cells: [usize; D]) -> Self {
+        let block_cells = from_fn(|axis| {
+            let blocks = grid.cells()[axis] / block_cells[axis];
+            if blocks.is_multiple_of(layout[axis]) { 1 } else { block_cells[axis] }
+        });
+        Self { grid, layout, block_cells }
     }
 
     /// The grid that is split.
@@ -73,6 +86,12 @@ impl<const D: usize> Partition<D> {
     /// The number of parts on each axis.
     pub fn layout(&self) -> [usize; D] {
         self.layout
+    }
+
+    /// The number of cells that are dealt out to parts at a time on each axis: 1 unless this was
+    /// [refined](Self::refined) from a partition with parts that differ there.
+    pub fn block_cells(&self) -> [usize; D] {
+        self.block_cells
     }
 
     /// The surface of the cuts, counted in cells: on each axis the number of planes that separate
@@ -165,7 +184,9 @@ impl<const D: usize> Partition<D> {
 
     /// The global cells of part `part` of `axis`.
     pub(crate) fn owned_cells_of_part(&self, axis: usize, part: usize) -> Range<usize> {
-        block(self.grid.cells()[axis], self.layout[axis], part)
+        let block_cells = self.block_cells[axis];
+        let blocks = block(self.grid.cells()[axis] / block_cells, self.layout[axis], part);
+        blocks.start * block_cells..blocks.end * block_cells
     }
 
     /// Whether part `part` of `axis` ends at a boundary that is not periodic, and so owns the nodes

@@ -1,7 +1,7 @@
 //! One rank's part of a grid, with its ghosts.
 
 use crate::global_grid::check_entry_count;
-use crate::{Entity, GridError, HaloWidth, IndexBox, Partition, Side};
+use crate::{Entity, GridError, IndexBox, Partition, PerAxis, Side};
 use std::array::from_fn;
 
 /// One rank's part of a grid: the entries it owns, and the ghosts around them.
@@ -149,8 +149,8 @@ impl<const D: usize> Subdomain<D> {
     /// # Panics
     ///
     /// Where `entity` names an axis that the grid does not have.
-    pub fn inner(&self, entity: Entity, width: impl HaloWidth<D>) -> IndexBox<D> {
-        let (mut inner, width) = (self.owned(entity), width.widths());
+    pub fn inner(&self, entity: Entity, width: impl PerAxis<D>) -> IndexBox<D> {
+        let (mut inner, width) = (self.owned(entity), width.per_axis());
         for axis in 0..D {
             let is_other = |side: i32| {
                 let mut offset = [0; D];
@@ -185,8 +185,8 @@ impl<const D: usize> Subdomain<D> {
     /// # Panics
     ///
     /// Where there are not so many layers of ghosts, or `entity` names an axis that the grid does not have.
-    pub fn outer(&self, entity: Entity, width: impl HaloWidth<D>) -> IndexBox<D> {
-        let (mut outer, width) = (self.owned(entity), width.widths());
+    pub fn outer(&self, entity: Entity, width: impl PerAxis<D>) -> IndexBox<D> {
+        let (mut outer, width) = (self.owned(entity), width.per_axis());
         let ghosts = self.ghost_widths(entity);
         for axis in 0..D {
             assert!(

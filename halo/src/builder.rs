@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use streamhalo_comm::backend::Direct;
 use streamhalo_comm::device::{HostState, Stream};
 use streamhalo_comm::{ElementType, Error, Op, World};
-use streamhalo_grid::{Fields, Ghosts, HaloWidth, Subdomain};
+use streamhalo_grid::{Fields, Ghosts, PerAxis, Subdomain};
 
 /// The number of the next exchange of this process.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -85,6 +85,7 @@ fn grids_apart<const D: usize>(own: &Subdomain<D>, first: &Subdomain<D>) -> Stri
             format!("a grid of {:?} cells", grid.cells()),
             format!("a grid that is periodic along {:?}", grid.periodic()),
             format!("a grid in layout {:?}", partition.layout()),
+            format!("a grid dealt out in blocks of {:?} cells", partition.block_cells()),
             format!("rank {}", of.rank()),
             format!("a halo of {:?}", of.halo_width()),
         ]
@@ -101,6 +102,7 @@ struct Request {
     offsets: Vec<Vec<i32>>,
     fields: Vec<RequestedField>,
     layout: Vec<usize>,
+    block_cells: Vec<usize>,
     cells: Vec<usize>,
     periodic: Vec<bool>,
     /// Of the arrays: what goes straight into ghosts is placed by it.
@@ -113,13 +115,25 @@ impl Request {
     /// What differs between them, as either has it.
     fn beside(&self, other: &Self) -> [String; 2] {
         let items = |request: &Self| {
-            let Self { backend, width, offsets, fields, layout, cells, periodic, halo_width, scatter, swaps } =
-                request;
+            let Self {
+                backend,
+                width,
+                offsets,
+                fields,
+                layout,
+                block_cells,
+                cells,
+                periodic,
+                halo_width,
+                scatter,
+                swaps,
+            } = request;
             let items = [
                 format!("backend `{backend}`"),
                 format!("width {width:?}"),
                 format!("{} neighbours, at {offsets:?}", offsets.len()),
                 format!("layout {layout:?}"),
+                format!("blocks of {block_cells:?} cells"),
                 format!("cells {cells:?}"),
                 format!("periodic {periodic:?}"),
                 format!("halo {halo_width:?}"),
@@ -214,10 +228,10 @@ impl<'a> StreamHaloBuilder<'a> {
     /// As [`StreamHalo::new`].
     pub fn build<const D: usize>(
         self,
-        width: impl HaloWidth<D>,
+        width: impl PerAxis<D>,
         fields: &mut impl Fields<D>,
     ) -> Result<StreamHalo> {
-        self.build_any(width.widths(), fields)
+        self.build_any(width.per_axis(), fields)
     }
 
     // Not generic over the fields: whoever exchanges ten sets of them compiles it once.
@@ -336,6 +350,7 @@ impl<'a> StreamHaloBuilder<'a> {
             offsets: offsets.iter().map(|offset| offset.to_vec()).collect(),
             fields: registered.iter().map(RequestedField::new).collect(),
             layout: subdomain.partition().layout().to_vec(),
+            block_cells: subdomain.partition().block_cells().to_vec(),
             cells: subdomain.partition().grid().cells().to_vec(),
             periodic: subdomain.partition().grid().periodic().to_vec(),
             halo_width: subdomain.halo_width().to_vec(),

@@ -118,8 +118,8 @@ pub use streamhalo_comm::device::{
 };
 pub use streamhalo_comm::{Communicator, Element, ElementType, Op, World, WorldOptions};
 pub use streamhalo_grid::{
-    Alternating, Array, Decomposition, Entity, Fields, GlobalGrid, GridError, HaloWidth, IndexBox, LocalGrid,
-    Partition, Reducible, Reduction, Side, Subdomain,
+    Alternating, Array, Decomposition, Entity, Fields, GlobalGrid, GridError, IndexBox, LocalGrid, Partition,
+    PerAxis, Reducible, Reduction, Side, Subdomain,
 };
 
 /// What most applications need.

@@ -11,7 +11,7 @@ use streamhalo_comm::World;
 use streamhalo_comm::backend::Route;
 use streamhalo_comm::device::{HostState, Stream};
 use streamhalo_comm::fabric::phase;
-use streamhalo_grid::{Fields, HaloWidth, ReadableGhosts};
+use streamhalo_grid::{Fields, PerAxis, ReadableGhosts};
 
 /// A matched exchange of the ghosts of some fields: `gather` fills ghosts from the ranks that own
 /// them, `scatter` combines ghosts with what their owners have.
@@ -101,7 +101,7 @@ impl StreamHalo {
         stream: &Stream,
         backend: &str,
         pattern: Pattern,
-        width: impl HaloWidth<D>,
+        width: impl PerAxis<D>,
         fields: &mut impl Fields<D>,
     ) -> Result<Self> {
         Self::builder(world, stream).backend(backend).pattern(pattern).build(width, fields)

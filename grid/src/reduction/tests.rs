@@ -1,7 +1,7 @@
 //! Reductions against loops over the entries of the whole grid.
 
 use super::*;
-use crate::{GlobalGrid, HaloWidth, IndexBox};
+use crate::{GlobalGrid, IndexBox, PerAxis};
 use streamhalo_comm::WorldOptions;
 use streamhalo_comm::device::{Device, StreamKind, StreamOptions};
 
@@ -82,7 +82,7 @@ fn reduces<T: Whole, const D: usize>(
     let whole = IndexBox::new([0; D], grid.entity_extents(entity));
     on_ranks(ranks, |world| {
         let parts = grid.partition(world)?;
-        let (wide, narrow) = (parts.local(1)?, parts.local(HaloWidth::<D>::widths(0))?);
+        let (wide, narrow) = (parts.local(1)?, parts.local(PerAxis::<D>::per_axis(0))?);
         for (kind, threads) in [(StreamKind::Inline, 1), (StreamKind::Threaded, 3)] {
             let stream = stream_of(world, kind, threads);
             let mut a = Array::<T, D>::with_components(&wide, entity, components, &stream)?;

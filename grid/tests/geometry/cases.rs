@@ -23,6 +23,8 @@ impl<const D: usize> Case<D> {
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     cells: usize,
+    /// What they are refined by.
+    factor: usize,
     parts: usize,
     periodic: bool,
     halo_width: usize,
@@ -30,16 +32,18 @@ struct Axis {
 }
 
 fn axis(most_cells: usize) -> impl Strategy<Value = Axis> {
-    (1..=most_cells, any::<bool>())
-        .prop_flat_map(|(cells, periodic)| (Just(cells), Just(periodic), 1..=cells.min(4)))
-        .prop_flat_map(|(cells, periodic, parts)| {
+    (prop_oneof![2 => Just(1), 1 => 2..=3_usize], any::<bool>())
+        .prop_flat_map(move |(factor, periodic)| (1..=most_cells / factor, Just(factor), Just(periodic)))
+        .prop_flat_map(|(cells, factor, periodic)| (Just((cells, factor, periodic)), 1..=cells.min(4)))
+        .prop_flat_map(|((cells, factor, periodic), parts)| {
             // Subdomains as thin as their halo come up often; thinner ones are in `errors`.
-            let widest = if periodic || parts > 1 { cells / parts } else { 4 };
-            (Just((cells, periodic, parts)), 0..=widest.min(4))
+            let widest = if periodic || parts > 1 { cells / parts * factor } else { 4 };
+            (Just((cells, factor, periodic, parts)), 0..=widest.min(4))
         })
         .prop_flat_map(|(axis, halo_width)| (Just(axis), Just(halo_width), 0..=halo_width))
-        .prop_map(|((cells, periodic, parts), halo_width, exchange_width)| Axis {
+        .prop_map(|((cells, factor, periodic, parts), halo_width, exchange_width)| Axis {
             cells,
+            factor,
             parts,
             periodic,
             halo_width,
@@ -68,8 +72,9 @@ pub(crate) fn case<const D: usize>() -> impl Strategy<Value = Case<D>> {
     (on_each_axis(axis(most_cells)), entity(D)).prop_map(|(axes, entity): ([Axis; D], Entity)| {
         let grid = GlobalGrid::new(axes.map(|a| a.cells), axes.map(|a| a.periodic)).unwrap();
         let layout = axes.map(|a| a.parts);
+        let coarse = Partition::with_layout(&grid, layout, layout.iter().product()).unwrap();
         Case {
-            partition: Partition::with_layout(&grid, layout, layout.iter().product()).unwrap(),
+            partition: coarse.refined(axes.map(|a| a.factor)).unwrap(),
             entity,
             halo_width: axes.map(|a| a.halo_width),
             exchange_width: axes.map(|a| a.exchange_width),

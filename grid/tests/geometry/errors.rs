@@ -128,6 +128,52 @@ fn layout_product() {
 }
 
 #[test]
+fn zero_factor() {
+    let error = GridError::ZeroFactor { axis: 1, factors: vec![2, 0] };
+    let message = "axis 1 has the factor 0 (of [2, 0]): use at least 1, which leaves an axis as it is";
+    assert_error(partition_2d([2, 2], true).refined([2, 0]), error.clone(), message);
+    assert_error(partition_2d([2, 2], true).coarsened([2, 0]), error, message);
+}
+
+#[test]
+fn refined_too_far() {
+    let limit = isize::MAX as usize / 4;
+    let found = partition_2d([2, 2], true).refined([1, usize::MAX / 2]).unwrap_err();
+    assert_eq!(found, GridError::TooManyEntries { extents: vec![8, usize::MAX], limit });
+}
+
+#[test]
+fn cells_that_are_no_multiple() {
+    assert_error(
+        partition_2d([1, 2], true).coarsened(2),
+        GridError::CellsNoMultiple { axis: 0, cells: 7, factor: 2 },
+        "the 7 cells of axis 0 cannot be coarsened by 2, of which they are no multiple: make the coarsest grid first and refine it (`Decomposition::refined`)",
+    );
+}
+
+#[test]
+fn cuts_that_are_no_multiple() {
+    let grid = GlobalGrid::new([18, 16], [false, true]).unwrap();
+    let along = |layout| Partition::with_layout(&grid, layout, 2).unwrap();
+    assert!(along([1, 2]).coarsened(2).is_ok());
+    let error = |axis, cut, factor, layout: [usize; 2], fitting: Option<[usize; 2]>| {
+        let (layout, fitting) = (layout.to_vec(), fitting.map(|fitting| fitting.to_vec()));
+        GridError::CutNoMultiple { axis, cut, factor, layout, fitting }
+    };
+    assert_error(
+        along([2, 1]).coarsened(2),
+        error(0, 9, 2, [2, 1], Some([1, 2])),
+        "axis 0 cannot be coarsened by 2 in layout [2, 1]: ranks meet at cell 9, which is no multiple of it; partition the coarsest grid and refine it (`Decomposition::refined`), or use layout [1, 2] (by `partition_as`)",
+    );
+    // There is no other where axis 1 is not coarsened into so few.
+    assert_error(
+        along([2, 1]).coarsened([2, 16]),
+        error(0, 9, 2, [2, 1], None),
+        "axis 0 cannot be coarsened by 2 in layout [2, 1]: ranks meet at cell 9, which is no multiple of it; partition the coarsest grid and refine it (`Decomposition::refined`)",
+    );
+}
+
+#[test]
 fn rank_out_of_range() {
     assert_error(
         partition_2d([2, 2], true).subdomain(4, [1, 1]),

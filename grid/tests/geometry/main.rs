@@ -6,4 +6,5 @@ mod exchange;
 mod index_box;
 mod inner;
 mod layout;
+mod levels;
 mod ownership;

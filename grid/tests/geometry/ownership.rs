@@ -53,8 +53,10 @@ fn longer_parts_come_first<const D: usize>(case: Case<D>) -> TestCaseResult {
         let extents = partition.owned_cells(rank).extents();
         for axis in 0..D {
             let (cells, parts) = (partition.grid().cells()[axis], partition.layout()[axis]);
-            let longer = coordinates[axis] < cells % parts;
-            prop_assert_eq!(extents[axis], cells / parts + usize::from(longer));
+            let block_cells = partition.block_cells()[axis];
+            let blocks = cells / block_cells;
+            let longer = coordinates[axis] < blocks % parts;
+            prop_assert_eq!(extents[axis], (blocks / parts + usize::from(longer)) * block_cells);
         }
     }
     Ok(())

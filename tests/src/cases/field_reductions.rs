@@ -6,8 +6,8 @@ use crate::random::mix;
 use crate::{Sample, Scenario, stream_of, value};
 use streamhalo::comm::device::Buffer;
 use streamhalo::{
-    Array, Entity, GlobalGrid, HaloError, HaloWidth, Op, Pattern, Reducible, Reduction, StreamHalo,
-    StreamKind, World,
+    Array, Entity, GlobalGrid, HaloError, Op, Pattern, PerAxis, Reducible, Reduction, StreamHalo, StreamKind,
+    World,
 };
 
 /// The operations of a reduction of a field.
@@ -30,7 +30,7 @@ where
     let stream = stream_of(world, way.kind)?;
     let parts = GlobalGrid::new(cells, std::array::from_fn(|axis| axis % 2 == 0))?.partition(world)?;
     let array = |field, halo: usize| -> Result<Array<T, D>, HaloError> {
-        let local = parts.local(HaloWidth::<D>::widths(halo))?;
+        let local = parts.local(PerAxis::<D>::per_axis(halo))?;
         let mut array = Array::with_components(&local, entity, components, &stream)?;
         array.fill_with_ghosts(|_, _| T::SENTINEL)?;
         array.fill(|index, component| value(field, &index, component, 1))?;
