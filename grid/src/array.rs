@@ -387,7 +387,7 @@ impl<T: Element, const D: usize> Array<T, D> {
             T::TYPE,
             self.entity,
             partition.layout(),
-            blocks.map_or_else(String::new, |block_cells| format!(" of blocks of {block_cells:?}"))
+            blocks.map_or_else(String::new, |block_cells| format!(" of blocks of {block_cells:?} cells"))
         )
     }
 

@@ -4,7 +4,9 @@
 // The numbers of `op`: 0 is the sum, 1 the smaller and 2 the larger, of which a NaN is ignored.
 FUNCTION total combined(const i32 op, const total own, const total other) {
     if (op == 0) return (total)((wrapped)own + (wrapped)other);
-    return own != own || (op == 1 ? other < own : other > own) ? other : own;
+    // From which a NaN differs, and an integer, of which compilers would warn, does not.
+    const total itself = own;
+    return own != itself || (op == 1 ? other < own : other > own) ? other : own;
 }
 
 // The lanes of blocks: of some rows, or of a piece of one, every `lanes`th element. A plane has `rows` of `elements`, cut

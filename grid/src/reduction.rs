@@ -360,7 +360,18 @@ fn combine_row<T: Copy, N: Element + PartialOrd>(
 }
 
 #[inline(always)]
-fn combine_with<T: Copy, N: Copy>(numbers: &mut [N], a: &[T], b: &[T], with: impl Fn(N, T, T) -> N) {
+fn combine_with<T: Copy, N: Copy>(numbers: &mut [N], mut a: &[T], mut b: &[T], with: impl Fn(N, T, T) -> N) {
+    // Of one component: so many numbers stay in registers from one run of entries to the next.
+    if let Ok(numbers) = <&mut [N; LANES]>::try_from(&mut *numbers) {
+        let (runs_of_a, rest_of_a) = a.as_chunks::<LANES>();
+        let (runs_of_b, rest_of_b) = b.as_chunks::<LANES>();
+        let mut own = *numbers;
+        for (a, b) in runs_of_a.iter().zip(runs_of_b) {
+            own = std::array::from_fn(|lane| with(own[lane], a[lane], b[lane]));
+        }
+        *numbers = own;
+        (a, b) = (rest_of_a, rest_of_b);
+    }
     let lanes = numbers.len();
     for (a, b) in a.chunks(lanes).zip(b.chunks(lanes)) {
         for ((number, a), b) in numbers.iter_mut().zip(a).zip(b) {

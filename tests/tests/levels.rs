@@ -1,142 +1,154 @@
-//! Grids of several levels that nest: what goes from one to the next needs no cells of other ranks but ghosts.
+//! Grids of several levels: ranks that restrict and prolong with no more than their own part of each level and its ghosts,
+//! and what is refused where levels look alike and are not.
 
-use streamhalo::comm::backend::backend_names;
-use streamhalo::comm::device::{Rows, RowsMut};
-use streamhalo::{
-    Array, Device, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, Tile, World, WorldOptions,
-};
-use streamhalo_tests::expect_all;
+use streamhalo::comm::backend::BACKENDS;
+use streamhalo::grid::GridError;
+use streamhalo::ndarray::ArrayD;
+use streamhalo::{Array, Entity, GlobalGrid, HaloError, Pattern, Stream, StreamHalo, World};
+use streamhalo_tests::{KINDS, Scenario, each_way, on_ranks, same_on_all, stream_of};
 
-/// The coarsest level, which no number of ranks below divides.
-const COARSEST: [usize; 2] = [5, 7];
-const LEVELS: usize = 3;
+/// A field with its exchange.
+type Level = (Array<f64, 2>, StreamHalo);
 
-/// A field of one level, room for what becomes of it, and its exchange.
-struct Level {
-    cells: Array<i64, 2>,
-    smoothed: Array<i64, 2>,
-    halo: StreamHalo,
+/// What an entry is made of along an axis: entries of the other level, counted from its one ghost on, each with a weight.
+type Weights = fn(is_node_like: bool, entry: usize) -> Vec<(usize, f64)>;
+
+fn restriction(is_node_like: bool, entry: usize) -> Vec<(usize, f64)> {
+    let weights: &[f64] = if is_node_like { &[0.25, 0.5, 0.25] } else { &[0.125, 0.375, 0.375, 0.125] };
+    weights.iter().enumerate().map(|(place, weight)| (2 * entry + place, *weight)).collect()
 }
 
-/// Every cell becomes the sum of those around it and of itself, in numbers that wrap.
-fn smooth(tile: Tile, (now, mut next): (Rows<'_, i64>, RowsMut<'_, i64>)) {
-    let columns = tile.start[2] - 1..tile.end[2] + 1;
-    for (i, j) in tile.rows() {
-        let rows = [j - 1, j, j + 1].map(|j| now.span(i, j, columns.clone()));
-        for (x, cell) in next.row(i, j).iter_mut().enumerate() {
-            let around = rows.iter().flat_map(|row| &row[x..x + 3]);
-            *cell = around.fold(1, |sum: i64, value| sum.wrapping_mul(3).wrapping_add(*value));
+fn prolongation(is_node_like: bool, entry: usize) -> Vec<(usize, f64)> {
+    let own = entry / 2 + 1;
+    match (is_node_like, entry % 2) {
+        (true, 0) => vec![(own, 1.0)],
+        (true, _) => vec![(own, 0.5), (own + 1, 0.5)],
+        (false, 0) => vec![(own - 1, 0.25), (own, 0.75)],
+        (false, _) => vec![(own, 0.75), (own + 1, 0.25)],
+    }
+}
+
+/// The values of a level with their ghosts.
+fn exchanged((field, halo): &mut Level) -> Result<ArrayD<f64>, HaloError> {
+    halo.gather(field)?;
+    Ok(field.copy_with_ghosts()?)
+}
+
+/// Adds to a level what it gets from the other one.
+fn add((field, _): &mut Level, other: &ArrayD<f64>, weights: Weights) -> Result<(), HaloError> {
+    let entity = field.entity();
+    field.with_owned_mut(|mut owned| {
+        for (at, value) in owned.indexed_iter_mut() {
+            for (y, by_row) in weights(entity.is_node_like(0), at[0]) {
+                for (x, by_column) in weights(entity.is_node_like(1), at[1]) {
+                    *value += by_row * by_column * other[[y, x]];
+                }
+            }
         }
-    }
+    })?;
+    Ok(())
 }
 
-fn copy(tile: Tile, (from, mut to): (Rows<'_, i64>, RowsMut<'_, i64>)) {
-    for (i, j) in tile.rows() {
-        to.row(i, j).copy_from_slice(from.span(i, j, tile.start[2]..tile.end[2]));
+/// Down to the coarsest of three levels and up again: the bits of the finest one, on rank 0.
+fn cycle(
+    world: &World,
+    layout: [usize; 2],
+    (periodic, entity): ([bool; 2], Entity),
+    way: Scenario,
+) -> Result<Option<Vec<u64>>, HaloError> {
+    let stream = stream_of(world, way.kind)?;
+    let coarsest = GlobalGrid::new([7, 5], periodic)?.partition_as(world, layout)?;
+    let mut levels: Vec<Level> = Vec::new();
+    for factor in [4, 2, 1] {
+        let grid = coarsest.refined(factor)?.local(1)?;
+        let mut field = Array::zeros(&grid, entity, &stream)?;
+        let halo = StreamHalo::new(world, &stream, way.backend, Pattern::All, 1, &mut field)?;
+        levels.push((field, halo));
     }
-}
-
-/// Of which cell of the coarser level a cell is a part, in local indices: on both levels the owned ones begin behind one ghost.
-fn coarse_of(fine: usize) -> usize {
-    fine.div_ceil(2)
-}
-
-/// Every coarse cell becomes a sum of the four that it is made of.
-fn restrict(tile: Tile, (fine, mut coarse): (Rows<'_, i64>, RowsMut<'_, i64>)) {
-    for (i, y) in tile.rows() {
-        let rows = [2 * y - 1, 2 * y].map(|y| fine.span(i, y, 2 * tile.start[2] - 1..2 * tile.end[2] - 1));
-        for (x, cell) in coarse.row(i, y).iter_mut().enumerate() {
-            *cell = (0..4)
-                .fold(0, |sum: i64, part| sum.wrapping_mul(5).wrapping_add(rows[part / 2][2 * x + part % 2]));
-        }
+    levels[0].0.fill(|[y, x], _| 1.0 / (1 + 31 * y + x) as f64)?;
+    for (fine, coarse) in [(0, 1), (1, 2)] {
+        let values = exchanged(&mut levels[fine])?;
+        add(&mut levels[coarse], &values, restriction)?;
     }
-}
-
-/// Every fine cell becomes a sum of the coarse one that it is a part of, and of the two that it is next to, which may be ghosts.
-fn prolong(tile: Tile, (coarse, mut fine): (Rows<'_, i64>, RowsMut<'_, i64>)) {
-    let beside = |fine: usize| if fine.is_multiple_of(2) { coarse_of(fine) + 1 } else { coarse_of(fine) - 1 };
-    let at = |y: usize, x: usize| coarse.span(0, y, x..x + 1)[0];
-    for (i, y) in tile.rows() {
-        for (x, cell) in (tile.start[2]..).zip(fine.row(i, y)) {
-            let (own, along_y) = (at(coarse_of(y), coarse_of(x)), at(beside(y), coarse_of(x)));
-            *cell = own.wrapping_mul(7).wrapping_add(along_y).wrapping_sub(at(coarse_of(y), beside(x)));
-        }
+    for (coarse, fine) in [(2, 1), (1, 0)] {
+        let values = exchanged(&mut levels[coarse])?;
+        add(&mut levels[fine], &values, prolongation)?;
     }
-}
-
-impl Level {
-    fn smooth(&mut self, stream: &Stream) -> Result<(), HaloError> {
-        let Self { cells, smoothed, halo } = self;
-        let owned = cells.grid().owned(Entity::Cell).tile();
-        halo.enqueue_gather(cells)?;
-        stream.launch("smooth", owned, (cells.reader()?, smoothed.writer()?), smooth)?;
-        stream.launch("copy", owned, (smoothed.reader()?, cells.writer()?), copy)?;
-        Ok(())
-    }
-
-    /// A field of this level alone, from one of another.
-    fn from(
-        &mut self,
-        stream: &Stream,
-        (name, other): (&str, &Array<i64, 2>),
-        kernel: fn(Tile, (Rows<'_, i64>, RowsMut<'_, i64>)),
-    ) -> Result<(), HaloError> {
-        let owned = self.cells.grid().owned(Entity::Cell).tile();
-        stream.launch(name, owned, (other.reader()?, self.cells.writer()?), kernel)?;
-        Ok(())
-    }
-}
-
-/// Down from the finest level to the coarsest and up again, twice, with exchanges on each; the finest level, on rank 0.
-fn cycles(world: &World, backend: &str, layout: [usize; 2]) -> Result<Option<Vec<i64>>, HaloError> {
-    let stream = Device::host().stream(world)?;
-    let mut grid = GlobalGrid::new(COARSEST, [true, false])?.partition_as(world, layout)?;
-    let mut levels = Vec::with_capacity(LEVELS);
-    for level in 0..LEVELS {
-        if level > 0 {
-            let coarse = grid.clone();
-            grid = coarse.refined(2)?;
-            assert_eq!(grid.coarsened(2)?.partition(), coarse.partition());
-        }
-        let local = grid.local(1)?;
-        let mut cells = Array::zeros(&local, Entity::Cell, &stream)?;
-        let smoothed = Array::zeros(&local, Entity::Cell, &stream)?;
-        let halo = StreamHalo::new(world, &stream, backend, Pattern::All, 1, &mut cells)?;
-        levels.push(Level { cells, smoothed, halo });
-    }
-    let finest = &mut levels[LEVELS - 1];
-    finest.cells.fill(|[y, x], _| (31 * y + x * x) as i64)?;
-    for _ in 0..2 {
-        for fine in (1..LEVELS).rev() {
-            levels[fine].smooth(&stream)?;
-            let [coarse, fine] = &mut levels[fine - 1..=fine] else { unreachable!("they are two") };
-            coarse.from(&stream, ("restrict", &fine.cells), restrict)?;
-        }
-        for coarse in 0..LEVELS - 1 {
-            levels[coarse].smooth(&stream)?;
-            let [coarse, fine] = &mut levels[coarse..=coarse + 1] else { unreachable!("they are two") };
-            coarse.halo.enqueue_gather(&mut coarse.cells)?;
-            fine.from(&stream, ("prolong", &coarse.cells), prolong)?;
-        }
-        levels[LEVELS - 1].smooth(&stream)?;
-    }
-    let whole = levels[LEVELS - 1].cells.collect(0)?;
-    Ok(whole.map(|whole| whole.into_iter().collect()))
+    let whole = levels[0].0.collect(0)?;
+    Ok(whole.map(|whole| whole.iter().map(|value| value.to_bits()).collect()))
 }
 
 #[test]
-fn cycles_over_levels_give_the_cells_of_one_rank() {
-    let on = |backend: &str, layout: [usize; 2]| {
-        let ranks = World::threads(layout[0] * layout[1], WorldOptions::default(), |world| {
-            cycles(&world, backend, layout)
-        });
-        expect_all(ranks.expect("threads start")).into_iter().flatten().next().expect("rank 0 has them")
-    };
-    let alone = on("st-send", [1, 1]);
-    assert_eq!(alone.len(), 20 * 28);
-    for backend in backend_names() {
-        for layout in [[2, 1], [1, 3], [3, 2]] {
-            assert!(on(backend, layout) == alone, "{backend}, {layout:?}");
+fn a_cycle_over_three_levels_has_the_bits_of_one_rank() {
+    for periodic in [[true, false], [false, true]] {
+        for entity in [Entity::Cell, Entity::Node, Entity::Face(0)] {
+            let of = (periodic, entity);
+            let alone = Scenario { backend: BACKENDS[0].name, kind: KINDS[0] };
+            let expected = on_ranks(1, |world| cycle(world, [1, 1], of, alone)).remove(0);
+            for layout in [[1, 1], [2, 1], [3, 2]] {
+                on_ranks(layout[0] * layout[1], |world| {
+                    for way in each_way() {
+                        let found = cycle(world, layout, of, way)?;
+                        let is_right = world.rank() != 0 || found == expected;
+                        assert!(is_right, "{way:?} in layout {layout:?} of {of:?}");
+                    }
+                    Ok(())
+                });
+            }
         }
     }
+}
+
+/// On 18 cells, of which one rank has 10 and the other 8; or each 9.
+fn line(world: &World, stream: &Stream, is_refined: bool) -> Result<Array<u8, 1>, GridError> {
+    let cells = |cells| GlobalGrid::new([cells], [true])?.partition(world);
+    let grid = if is_refined { cells(9)?.refined(2)? } else { cells(18)? };
+    Array::zeros(&grid.local(1)?, Entity::Cell, stream)
+}
+
+#[test]
+fn as_many_cells_that_are_cut_elsewhere_are_another_grid() {
+    let [mixed, apart, collected] = same_on_all(on_ranks(2, |world| {
+        let stream = stream_of(world, KINDS[0])?;
+        let mut fields = (line(world, &stream, false)?, line(world, &stream, true)?);
+        let mixed = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut fields);
+        let mut odd = line(world, &stream, world.rank() == 1)?;
+        let apart = StreamHalo::new(world, &stream, "st-send", Pattern::All, 1, &mut odd);
+        let collected = odd.collect(0).expect_err("ranks collect others").to_string();
+        let [mixed, apart] = [mixed, apart].map(|refused| refused.expect_err("other cuts").to_string());
+        Ok([mixed, apart, collected])
+    }));
+    let blocks =
+        "it has a grid dealt out in blocks of [2] cells, field 0 a grid dealt out in blocks of [1] cells";
+    assert!(mixed.contains(blocks), "{mixed}");
+    assert!(
+        apart.contains("rank 1") && apart.contains("blocks of [2] cells, not blocks of [1] cells"),
+        "{apart}"
+    );
+    assert!(
+        collected.contains("in layout [2] of blocks of [2] cells, on")
+            && collected.contains("in layout [2], on"),
+        "{collected}"
+    );
+}
+
+#[test]
+fn levels_that_do_not_nest_and_halos_that_do_not_fit_name_a_layout_that_does() {
+    on_ranks(2, |world| {
+        // Cut at 18, at 9, and then inside of a cell.
+        let fine = GlobalGrid::new([36], [false])?.partition(world)?;
+        let error = fine.coarsened(2)?.coarsened(2).expect_err("9 is no multiple of 2");
+        let expected =
+            GridError::CutNoMultiple { axis: 0, cut: 9, factor: 2, layout: vec![2], fitting: None };
+        assert_eq!(error, expected);
+        assert!(error.to_string().contains("`Decomposition::refined`"), "{error}");
+        // 10 and 8 rows, where 18 alone would be cut in the middle and fit.
+        let levels = GlobalGrid::new([9, 8], [false; 2])?.partition_as(world, [2, 1])?.refined(2)?;
+        let error = levels.local([9, 0]).expect_err("8 rows");
+        let GridError::SubdomainTooThin { thinnest_cells: 8, fitting, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(*fitting, Some(vec![1, 2]), "{error}");
+        Ok(())
+    });
 }
