@@ -54,7 +54,8 @@ impl<const D: usize> Partition<D> {
     }
 
     /// Every partition into as many parts by the same blocks, by [surface](Self::surface): what a grid can be that stays
-    /// refined from the one that it was refined from.
+    /// refined from the one that it was refined from. Along an axis whose parts are as long as each other no block is known,
+    /// so that one of these need not be.
     pub(crate) fn in_all_layouts(&self) -> Result<Vec<Self>, GridError> {
         let (cells, block_cells) = (self.grid().cells(), self.block_cells());
         let blocks =

@@ -9,21 +9,21 @@ FUNCTION total combined(const i32 op, const total own, const total other) {
     return own != itself || (op == 1 ? other < own : other > own) ? other : own;
 }
 
-// The lanes of blocks: of some rows, or of a piece of one, every `lanes`th element. A plane has `rows` of `elements`, cut
-// into strips of that many rows and pieces of that many elements, of which `first_of_*` is the first.
+// The lanes of blocks: of some rows, or of a piece of one, every `lanes`th element. Of all `all_rows` a plane has `rows`, of
+// `elements` each; they are cut into strips of `strip` rows and pieces of `piece` elements, of which `first_of_*` is the first.
 KERNEL(reduce_blocks)(
     TILE, TABLE(entry, a), TABLE(entry, b), WRITES(total, blocks), SCALAR(i32, op), SCALAR(total, identity),
-    SCALAR(i32, is_product), SCALAR(i64, first_of_a), SCALAR(i64, first_of_b), SCALAR(i64, rows), SCALAR(i64, elements),
-    SCALAR(i64, strip), SCALAR(i64, piece), SCALAR(i64, lanes)
+    SCALAR(i32, is_product), SCALAR(i64, first_of_a), SCALAR(i64, first_of_b), SCALAR(i64, all_rows), SCALAR(i64, rows),
+    SCALAR(i64, elements), SCALAR(i64, strip), SCALAR(i64, piece), SCALAR(i64, lanes)
 ) {
     POINT(i, block, lane);
-    const i64 pieces = (elements + piece - 1) / piece, strips = (rows + strip - 1) / strip;
-    const i64 along = (i64)block / pieces, plane = along / strips;
-    const i64 first = along % strips * strip, start = (i64)block % pieces * piece;
+    const i64 pieces = (elements + piece - 1) / piece;
+    const i64 first = (i64)block / pieces * strip, start = (i64)block % pieces * piece;
     total own = identity;
-    for (i64 row = first; row < first + strip && row < rows; ++row) {
-        const i64 of_a = first_of_a + plane * (i64)a_rows.strides[0] + row * (i64)a_rows.strides[1];
-        const i64 of_b = first_of_b + plane * (i64)b_rows.strides[0] + row * (i64)b_rows.strides[1];
+    for (i64 row = first; row < first + strip && row < all_rows; ++row) {
+        const i64 z = row / rows, y = row % rows;
+        const i64 of_a = first_of_a + z * (i64)a_rows.strides[0] + y * (i64)a_rows.strides[1];
+        const i64 of_b = first_of_b + z * (i64)b_rows.strides[0] + y * (i64)b_rows.strides[1];
         for (i64 n = start + (i64)lane; n < start + piece && n < elements; n += lanes) {
             const total value = (total)a[of_a + n];
             own = combined(op, own, is_product ? (total)((wrapped)value * (wrapped)(total)b[of_b + n]) : value);

@@ -7,6 +7,7 @@
 
 use crate::{Array, Entity, GridError, Partition, Reducible};
 use std::marker::PhantomData;
+use std::ops::Range;
 use streamhalo_comm::collective::AllReduce;
 use streamhalo_comm::device::{Buffer, Extents, Rows, RowsMut, Scalar, Section, Stream, Tile};
 use streamhalo_comm::{Element, Error, Op, World};
@@ -29,7 +30,8 @@ const BLOCK_ENTRIES: usize = 2048;
 /// with one is a NaN.
 ///
 /// The order in which entries are combined depends on the layout of the ranks alone: the bits are the same with any number of
-/// threads, on any device, with any backend and fabric, and on every rank. Another layout may round a sum differently.
+/// threads, on any device, with any backend and fabric, and on every rank; but for those of a NaN, and for which of the two
+/// zeros is the smaller or the larger where ranks have both. Another layout may round a sum differently.
 ///
 /// ```
 /// use streamhalo_comm::device::{Device, Rows, RowsMut, Tile};
@@ -205,7 +207,7 @@ impl<T: Reducible, const D: usize> Reduction<T, D> {
         let (op, cut, identity) = (self.op, self.cut, T::identity(self.op));
         let starts = [a, b].map(|array| array.owned_box().tile().start);
         let [first_of_a, first_of_b] = [a, b].map(|array| array.first_owned() as i64);
-        let [rows, elements, strip, piece, width] =
+        let [all_rows, rows, elements, strip, piece, width] =
             cut.in_elements().map(|number| Scalar::from(number as i64));
         let scalars = [
             number_of(op).into(),
@@ -213,6 +215,7 @@ impl<T: Reducible, const D: usize> Reduction<T, D> {
             i32::from(is_product).into(),
             first_of_a.into(),
             first_of_b.into(),
+            all_rows,
             rows,
             elements,
             strip,
@@ -226,10 +229,10 @@ impl<T: Reducible, const D: usize> Reduction<T, D> {
                 for (i, block) in tile.rows() {
                     let numbers = blocks.row(i, block);
                     numbers.fill(identity);
-                    let ([plane, first, start], [strip, piece]) = cut.block(block);
-                    for row in first..first + strip {
+                    let [rows, columns] = cut.block(block);
+                    for [plane, row] in rows.map(|row| cut.place(row)) {
                         let [a, b] = [(a, starts[0]), (b, starts[1])].map(|(array, [z, y, x])| {
-                            array.span(z + plane, y + row, x + start..x + start + piece)
+                            array.span(z + plane, y + row, x + columns.start..x + columns.end)
                         });
                         match is_product {
                             true => combine_row(op, numbers, [a, b], T::product),
@@ -243,7 +246,8 @@ impl<T: Reducible, const D: usize> Reduction<T, D> {
     }
 }
 
-/// How a rank's part is cut into blocks, of which each plane has as many, one strip of rows behind the other.
+/// How a rank's part is cut into blocks: its rows, whatever planes they are of, into strips, and those where rows are long into
+/// pieces.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
     /// Points of the part along each axis.
@@ -258,19 +262,28 @@ impl Cut {
         Self { extents, components, strip: (BLOCK_ENTRIES / extents[2]).max(1) }
     }
 
-    /// The blocks of a strip, and the strips of a plane.
-    fn counts(&self) -> [usize; 2] {
-        let [_, rows, columns] = self.extents;
-        [columns.div_ceil(BLOCK_ENTRIES), rows.div_ceil(self.strip)]
+    fn rows(&self) -> usize {
+        self.extents[0] * self.extents[1]
     }
 
-    /// The first entry of a block, counted from that of the part, and its rows and columns.
-    fn block(&self, block: usize) -> ([usize; 3], [usize; 2]) {
-        let [pieces, strips] = self.counts();
-        let [_, rows, columns] = self.extents;
-        let (along, start) = (block / pieces, block % pieces * BLOCK_ENTRIES);
-        let (plane, first) = (along / strips, along % strips * self.strip);
-        ([plane, first, start], [self.strip.min(rows - first), BLOCK_ENTRIES.min(columns - start)])
+    /// The pieces of a strip.
+    fn pieces(&self) -> usize {
+        self.extents[2].div_ceil(BLOCK_ENTRIES)
+    }
+
+    fn blocks(&self) -> usize {
+        self.rows().div_ceil(self.strip) * self.pieces()
+    }
+
+    /// The rows of a block, and its columns, both counted from those of the part.
+    fn block(&self, block: usize) -> [Range<usize>; 2] {
+        let (first, start) = (block / self.pieces() * self.strip, block % self.pieces() * BLOCK_ENTRIES);
+        [first..self.rows().min(first + self.strip), start..self.extents[2].min(start + BLOCK_ENTRIES)]
+    }
+
+    /// Where a row is: its plane, and the row of it.
+    fn place(&self, row: usize) -> [usize; 2] {
+        [row / self.extents[1], row % self.extents[1]]
     }
 
     /// Numbers of a block.
@@ -278,12 +291,12 @@ impl Cut {
         LANES * self.components
     }
 
-    /// What the text is told: the rows of a plane, and the elements of one; the rows of a block, and the elements of one; and
-    /// every how many-th of those goes to the same number.
-    fn in_elements(&self) -> [usize; 5] {
+    /// What the text is told: the rows of all planes, those of one, and the elements of a row; the rows of a block, and the
+    /// elements of one; and every how many-th of those goes to the same number.
+    fn in_elements(&self) -> [usize; 6] {
         let [_, rows, columns] = self.extents;
         let elements = |entries: usize| entries * self.components;
-        [rows, elements(columns), self.strip, elements(BLOCK_ENTRIES), self.width()]
+        [self.rows(), rows, elements(columns), self.strip, elements(BLOCK_ENTRIES), self.width()]
     }
 }
 
@@ -292,8 +305,7 @@ fn prepare<T: Reducible>(world: &World, stream: &Stream, cut: &Cut) -> Result<[B
     let numbers = |rows, width| {
         Buffer::<T::Total>::zeros(world, stream, Extents { points: [1, rows, width], components: 1 })
     };
-    let [pieces, strips] = cut.counts();
-    let blocks = cut.extents[0] * strips * pieces;
+    let blocks = cut.blocks();
     let buffers = [
         numbers(blocks, cut.width())?,
         numbers(blocks.div_ceil(blocks.isqrt()), cut.width())?,

@@ -52,7 +52,8 @@ fn wave(cell: [usize; 2]) -> f64 {
     cell.iter().zip(CELLS).map(|(index, cells)| (PI * (*index as f64 + 0.5) / cells as f64).cos()).product()
 }
 
-/// Makes the ghosts beyond the plate's edges the same as the cells beside them, so that nothing is conducted there.
+/// Makes the ghosts beyond the plate's edges the same as the cells beside them, so that nothing is conducted there. Those at
+/// corners are of no use to anybody: cells have four neighbours, and `Pattern::Faces` fills no corners beside other ranks.
 fn insulate(stream: &Stream, grid: &LocalGrid<2>, heat: &mut Array<f64, 2>) -> Result<(), Box<dyn Error>> {
     for (axis, side) in [(0, Side::Low), (0, Side::High), (1, Side::Low), (1, Side::High)] {
         let Some(beyond) = grid.beyond(Entity::Cell, axis, side) else { continue }; // another rank is there

@@ -276,14 +276,15 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     let mut extra = state.map_or(Vec::new(), |(application, state)| application.files(&state));
     let written = timeline_files(&timelines).and_then(|files| {
         extra.extend(files);
-        report::write_results(&config.output.dir, &results, extra)
+        let files = report::result_files(&results, extra)?;
+        report::replace_results(&config.output.dir, &files).inspect_err(|error| say_where_kept(error, &files))
     });
     // Behind the results, as it may have to wait.
     let kept_measured = measured.write_with(newly_measured, &interrupt);
     // What was measured is shown also where there is no room for its files.
     wrong.iter().for_each(|sentence| report::say(&format!("{sentence}\n")));
     report::print(&report::table(&results))?;
-    written.inspect_err(|error| say_where_kept(error, &results))?;
+    written?;
     if !quiet {
         report::say(&format!("results in {}\n", config.output.dir.display()));
     }
@@ -291,13 +292,13 @@ fn lead(ranks: &Ranks, planned: &Planned, quiet: bool) -> Result<u8, AppError> {
     Ok(u8::from(!results.all_verified()))
 }
 
-/// Keeps results that could not be written, as a run may have taken hours and pictures the last of the room, and says where.
-fn say_where_kept(error: &AppError, results: &Results) {
+/// Keeps files that could not be written, as a run may have taken hours and pictures the last of the room, and says where.
+fn say_where_kept(error: &AppError, files: &[OutputFile]) {
     // They are in their place, and something of an earlier run as well.
     if matches!(error, AppError::NotRemoved { .. }) {
         return;
     }
-    if let Some(dir) = report::keep_elsewhere(results) {
+    if let Some(dir) = report::keep_elsewhere(files) {
         report::say(&format!("the results of this run are in {}\n", dir.display()));
     }
 }

@@ -15,7 +15,9 @@ pub(crate) mod text;
 mod timeline;
 pub(crate) mod wrap;
 
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, process};
@@ -64,23 +66,41 @@ pub fn derived_files(results: &Results) -> Result<Vec<OutputFile>, AppError> {
 /// [`AppError::NotWritable`] or [`AppError::Replace`] where the folder cannot take the files; [`AppError::NotRemoved`]
 /// where it has them, and something of an earlier run as well.
 pub fn write_results(dir: &Path, results: &Results, extra: Vec<OutputFile>) -> Result<(), AppError> {
+    replace_results(dir, &result_files(results, extra)?)
+}
+
+/// The files that a run leaves: `results.json` first, what follows from it, and `extra`.
+///
+/// # Errors
+///
+/// [`AppError::InconsistentRun`] where a record cannot be right, and [`AppError::Plot`].
+pub(crate) fn result_files(results: &Results, extra: Vec<OutputFile>) -> Result<Vec<OutputFile>, AppError> {
     let mut files = vec![OutputFile::new(RESULTS_FILE, results.to_json()?)];
     files.extend(derived_files(results)?);
     files.extend(extra);
-    replace_files(dir, &files)?;
+    Ok(files)
+}
+
+/// Writes the files of a run, as [`write_results`] does.
+///
+/// # Errors
+///
+/// Those of it that are of the folder.
+pub(crate) fn replace_results(dir: &Path, files: &[OutputFile]) -> Result<(), AppError> {
+    replace_files(dir, files)?;
     // Beside these results, one of another run would be taken for theirs.
     let is_new = |name: &str| files.iter().any(|file| file.name == name);
     remove_files(dir, of_some_runs().filter(|name| !is_new(name)))
 }
 
-/// Writes results for which there was no place where they belong into a new folder among temporary files, and gives it; `None`
-/// where there is no place there either.
-pub(crate) fn keep_elsewhere(results: &Results) -> Option<PathBuf> {
+/// Writes the files of a run that could not be written where they belong into a new folder among temporary files, and gives
+/// it: all of them, or `results.json` if there is no room for all. `None` where there is no place there either.
+pub(crate) fn keep_elsewhere(files: &[OutputFile]) -> Option<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let dir = env::temp_dir().join(format!("streamhalo-results-{}-{now}", process::id()));
-    // Not one that somebody else has made, who could read and change what is in it.
-    fs::create_dir(&dir).ok()?;
-    let written = write_results(&dir, results, Vec::new());
+    // One that is new and this user's: others may write beside it.
+    DirBuilder::new().mode(0o700).create(&dir).ok()?;
+    let written = replace_files(&dir, files).or_else(|_| replace_files(&dir, &files[..1]));
     if written.is_err() {
         _ = fs::remove_dir_all(&dir);
     }

@@ -116,13 +116,16 @@ impl Launcher {
         self.finish(command)
     }
 
-    /// Waits until all ranks of an endless game are in its steps, and gives them by number, each with its process.
+    /// Waits until all ranks of an endless game have computed for some time, and gives them by number, each with its process.
     /// What they computed before rank 0 occupied the folder for results does not count: libraries poll while their
     /// ranks find each other, and whoever waits for the game to begin waits as long as it takes.
     pub(crate) fn ranks_at_work(&self, folder: &Folder, count: usize) -> Vec<(usize, u32)> {
         until("the folder is occupied", || folder.out().join(OCCUPIED).exists());
-        until("the ranks are there", || self.ranks(folder).len() == count);
-        let ranks = self.ranks(folder);
+        let mut ranks = Vec::new();
+        until("the ranks are there", || {
+            ranks = self.ranks(folder);
+            ranks.len() == count
+        });
         let since: Vec<_> = ranks.iter().map(|(_, process)| ticks(*process)).collect();
         until("the ranks are at work", || {
             let gained =

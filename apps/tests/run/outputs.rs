@@ -1,14 +1,14 @@
 //! What a run prints and leaves behind.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
 use streamhalo_apps::life::rle::Pattern;
 
-use super::{Folder, OCCUPIED, SMALL, finish, pattern, signal, text, until};
+use super::{Folder, SMALL, finish, pattern, text, until};
 
 /// The keys of a record, as the documentation lists them.
 const KEYS: [&str; 19] = [
@@ -146,7 +146,7 @@ fn a_folder_where_a_file_of_some_runs_would_be_is_said_at_once() {
     assert_eq!(folder.read_out("results.json"), before);
 }
 
-/// A folder that was good when the run began.
+/// A folder that was good when the run began. It lasts for seconds after the first picture, and the place is taken before.
 #[test]
 fn results_that_find_no_place_are_kept_elsewhere() {
     let folder = Folder::new();
@@ -154,22 +154,29 @@ fn results_that_find_no_place_are_kept_elsewhere() {
     fs::create_dir(&elsewhere).expect("can write");
     let mut command = folder.command(env!("CARGO_BIN_EXE_streamhalo"));
     command.env("TMPDIR", &elsewhere).arg("run").arg(&config).arg("--out").arg(folder.out());
-    command
-        .args(["--ranks", "1", "--backend", "st-send", "--set", "app.steps=10000"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args([
+        "--ranks",
+        "1",
+        "--backend",
+        "st-send",
+        "--snapshot",
+        "every=30000",
+        "--set",
+        "app.steps=60000",
+    ]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the program starts");
-    until("it runs", || folder.out().join(OCCUPIED).exists());
-    signal("-STOP", child.id());
+    until("the first picture is there", || folder.out().join("snapshots").exists());
     fs::create_dir(folder.out().join("results.json")).expect("the run has not ended");
-    signal("-CONT", child.id());
     let output = finish(Ok(child));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("results.json") && said.contains("remove it, or choose another place"), "{said}");
     let kept = said.lines().find_map(|line| line.strip_prefix("the results of this run are in "));
     let kept = Path::new(kept.unwrap_or_else(|| panic!("{said}")));
-    assert!(kept.starts_with(&elsewhere), "{said}");
+    assert!(kept.starts_with(&elsewhere) && kept.join("final.rle").exists(), "{said}");
+    let mode = fs::metadata(kept).expect("is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "nobody else may write there");
     // All that it measured, which `report` makes the rest of.
     let report = folder.streamhalo(&["report", kept.to_str().expect("is text")]);
     assert_eq!(report.status.code(), Some(0), "{}", text(&report.stderr));

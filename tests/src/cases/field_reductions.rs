@@ -6,8 +6,8 @@ use crate::random::mix;
 use crate::{Sample, Scenario, stream_of, value};
 use streamhalo::comm::device::Buffer;
 use streamhalo::{
-    Array, Entity, GlobalGrid, HaloError, Op, Pattern, PerAxis, Reducible, Reduction, StreamHalo, StreamKind,
-    World,
+    Array, ElementType, Entity, GlobalGrid, HaloError, Op, Pattern, PerAxis, Reducible, Reduction,
+    StreamHalo, StreamKind, World,
 };
 
 /// The operations of a reduction of a field.
@@ -17,7 +17,25 @@ fn bits_of<T: Sample>(found: &Buffer<T>) -> Result<Vec<u64>, HaloError> {
     Ok(found.copy_out(found.extents().whole())?.into_iter().map(Sample::bits).collect())
 }
 
-/// The bits of all operations on one grid, of a field and of its products with one of another halo.
+/// A number to be reduced. Of floats it has either sign, and so many digits that the order of additions shows; every so many of
+/// them are no number if `with_nan`.
+fn number<T: Sample>(value: T, with_nan: bool) -> T {
+    let noise = mix(value.bits());
+    let (sign, digits, nan) = match T::TYPE {
+        ElementType::F32 => (1 << 31, 0xfff, f32::NAN.to_bits().into()),
+        ElementType::F64 => (1 << 63, 0xffff_ffff, f64::NAN.to_bits()),
+        _ => return value,
+    };
+    match with_nan && noise.is_multiple_of(17) {
+        true => T::of_bits(nan),
+        // Nothing as small as devices may take for zero.
+        false if value.bits() == 0 => value,
+        false => T::of_bits(value.bits() ^ (noise & (sign | digits))),
+    }
+}
+
+/// The bits of all operations on one grid, of a field, of its products with one of another halo, and of one with what is no
+/// number.
 fn bits<T, const D: usize>(
     world: &World,
     way: Scenario,
@@ -29,14 +47,14 @@ where
 {
     let stream = stream_of(world, way.kind)?;
     let parts = GlobalGrid::new(cells, std::array::from_fn(|axis| axis % 2 == 0))?.partition(world)?;
-    let array = |field, halo: usize| -> Result<Array<T, D>, HaloError> {
+    let array = |field, halo: usize, with_nan: bool| -> Result<Array<T, D>, HaloError> {
         let local = parts.local(PerAxis::<D>::per_axis(halo))?;
         let mut array = Array::with_components(&local, entity, components, &stream)?;
         array.fill_with_ghosts(|_, _| T::SENTINEL)?;
-        array.fill(|index, component| value(field, &index, component, 1))?;
+        array.fill(|index, component| number(value(field, &index, component, 1), with_nan))?;
         Ok(array)
     };
-    let (a, b) = (array(0, 1)?, array(1, 0)?);
+    let (a, b, with_nan) = (array(0, 1, false)?, array(1, 0, false)?, array(2, 1, true)?);
     let mut found = Vec::new();
     for op in OPS {
         let mut reduction = Reduction::with_backend(&a, way.backend, op)?;
@@ -44,6 +62,10 @@ where
         found.extend(bits_of(reduction.result())?);
         reduction.enqueue_product(&b, &a)?;
         found.extend(bits_of(reduction.result())?);
+        if op != Op::Sum {
+            reduction.enqueue(&with_nan)?;
+            found.extend(bits_of(reduction.result())?);
+        }
     }
     Ok(found)
 }
