@@ -365,10 +365,11 @@ impl<T: Element, const D: usize> Array<T, D> {
         Ok(self.buffer.copy_out(self.owned_box().tile())?)
     }
 
-    /// Read access for kernels that keep to the owned entries, as no exchange writes them: whatever is done with the ghosts.
+    /// Read access for a kernel to the owned entries, which no exchange writes: whatever is done with the ghosts. A text takes
+    /// all of the array, as a table, since its points are not those of the array, and has to keep to them by itself.
     pub(crate) fn reader_of_owned(&self) -> Result<Reader<'_, T>, GridError> {
-        // Of all of it: a text whose points are not those of the array takes it as a table.
-        Ok(self.buffer.reader(self.tiles.whole)?)
+        let bounds = if self.stream().is_on_host() { self.owned_box().tile() } else { self.tiles.whole };
+        Ok(self.buffer.reader(bounds)?)
     }
 
     /// The elements from the beginning of its memory to the first owned one.

@@ -20,8 +20,7 @@ impl<'a, T: Element> Rows<'a, T> {
     /// The points within `bounds` of an array.
     ///
     /// # Safety
-    /// `base` is the memory of an array of such `rows`, in which `bounds` lie, and nobody writes what is read of those
-    /// during `'a`.
+    /// `base` is the memory of an array of such `rows`, in which `bounds` lie, and nobody writes those during `'a`.
     pub(super) unsafe fn new(base: *const T, rows: Pitched, bounds: Tile) -> Self {
         Self { base, rows, bounds, lifetime: PhantomData }
     }
