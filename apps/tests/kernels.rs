@@ -1,11 +1,11 @@
-//! Whether the kernels of all applications, and those of reductions of fields, compile for GPUs, which needs none.
+//! Whether the kernels of all applications, and those of fields of any type, compile for GPUs, which needs none.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Capability, compile_for_cuda};
-use streamhalo::{KernelText, Reducible};
+use streamhalo::{KernelText, Mirrored, Reducible};
 use streamhalo_apps::app::ApplicationRow;
 use streamhalo_apps::config::{KnownNames, Overrides, RunConfig};
 
@@ -23,8 +23,10 @@ const SETTINGS: [&str; 9] = [
 ];
 
 /// The kernels that the library has for fields of any type.
-fn kernels_of_reductions() -> impl Iterator<Item = &'static KernelText> {
-    [u8::texts(), i32::texts(), i64::texts(), f32::texts(), f64::texts()].into_iter().flatten()
+fn kernels_of_fields() -> impl Iterator<Item = &'static KernelText> {
+    let of_reductions = [u8::texts(), i32::texts(), i64::texts(), f32::texts(), f64::texts()];
+    let of_boundaries = [u8::text(), i32::text(), i64::text(), f32::text(), f64::text()];
+    of_reductions.into_iter().flatten().chain(of_boundaries)
 }
 
 /// The kernels of all applications, each once.
@@ -68,7 +70,7 @@ fn no_kernel_is_left_out() {
 fn compile(targets: &[&str], compile: impl Fn(&KernelText, &str) -> Result<Vec<u8>, Error>) {
     for (kernel, target) in kernels()
         .into_iter()
-        .chain(kernels_of_reductions())
+        .chain(kernels_of_fields())
         .flat_map(|kernel| targets.iter().map(move |target| (kernel, target)))
     {
         match compile(kernel, target) {

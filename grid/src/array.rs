@@ -181,7 +181,7 @@ impl<T: Element, const D: usize> Array<T, D> {
     /// Where there is no such axis.
     #[track_caller]
     pub fn boundary_writer(&mut self, axis: usize, side: Side) -> Result<Writer<'_, T>, GridError> {
-        let beyond = self.beyond(axis, side)?;
+        let [_, beyond] = self.at_boundary(axis, side).ok_or(GridError::NoBoundary { axis, side })?;
         Ok(self.buffer.writer(beyond)?)
     }
 
@@ -235,21 +235,30 @@ impl<T: Element, const D: usize> Array<T, D> {
         axis: usize,
         side: Side,
     ) -> Result<(Reader<'_, T>, Writer<'_, T>), GridError> {
-        let beyond = self.beyond(axis, side)?;
+        let [inside, beyond] = self.at_boundary(axis, side).ok_or(GridError::NoBoundary { axis, side })?;
+        self.reader_and_writer(inside, beyond)
+    }
+
+    /// What may be read at the moment but the ghosts beyond a boundary, and those; `None` where a neighbour is.
+    #[track_caller]
+    pub(crate) fn at_boundary(&self, axis: usize, side: Side) -> Option<[Tile; 2]> {
+        assert!(axis < D, "there is no axis {axis} on a grid with {D} axes");
+        let beyond = self.grid.beyond(self.entity, axis, side)?.tile();
         let mut inside = self.readable();
         match (side, 3 - D + axis) {
             (Side::Low, axis) => inside.start[axis] = inside.start[axis].max(beyond.end[axis]),
             (Side::High, axis) => inside.end[axis] = inside.end[axis].min(beyond.start[axis]),
         }
-        Ok(self.buffer.reader_and_writer(inside, beyond)?)
+        Some([inside, beyond])
     }
 
-    /// The ghosts beyond a boundary.
-    #[track_caller]
-    fn beyond(&self, axis: usize, side: Side) -> Result<Tile, GridError> {
-        assert!(axis < D, "there is no axis {axis} on a grid with {D} axes");
-        let beyond = self.grid.beyond(self.entity, axis, side).ok_or(GridError::NoBoundary { axis, side })?;
-        Ok(beyond.tile())
+    /// Both for one kernel.
+    pub(crate) fn reader_and_writer(
+        &mut self,
+        read: Tile,
+        written: Tile,
+    ) -> Result<(Reader<'_, T>, Writer<'_, T>), GridError> {
+        Ok(self.buffer.reader_and_writer(read, written)?)
     }
 
     /// Lends the owned entries to the host: shape `[axis 0, .., x]`, with the component as a last
@@ -365,11 +374,9 @@ impl<T: Element, const D: usize> Array<T, D> {
         Ok(self.buffer.copy_out(self.owned_box().tile())?)
     }
 
-    /// Read access for a kernel to the owned entries, which no exchange writes: whatever is done with the ghosts. A text takes
-    /// all of the array, as a table, since its points are not those of the array, and has to keep to them by itself.
+    /// Read access for a kernel to the owned entries, which no exchange writes: whatever is done with the ghosts.
     pub(crate) fn reader_of_owned(&self) -> Result<Reader<'_, T>, GridError> {
-        let bounds = if self.stream().is_on_host() { self.owned_box().tile() } else { self.tiles.whole };
-        Ok(self.buffer.reader(bounds)?)
+        Ok(self.buffer.reader(self.owned_box().tile())?)
     }
 
     /// The elements from the beginning of its memory to the first owned one.

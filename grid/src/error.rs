@@ -46,6 +46,30 @@ pub enum GridError {
         side: Side,
     },
 
+    /// As many boundary conditions as an array has no components.
+    #[error(
+        "{given} boundary conditions were given for {components} component(s): give one for all, or one for each"
+    )]
+    Conditions {
+        /// How many were given.
+        given: usize,
+        /// The components of the array.
+        components: usize,
+    },
+
+    /// A mirror image at a boundary would have more layers than there are to be mirrored.
+    #[error(
+        "a mirror image of {layers} layers on axis {axis}, which has {cells} cell(s): use a halo of at most {cells}, or          `Boundary::Nearest`"
+    )]
+    ThinMirror {
+        /// The axis.
+        axis: usize,
+        /// The layers of ghosts.
+        layers: usize,
+        /// The cells of the grid on that axis.
+        cells: usize,
+    },
+
     /// A face or an edge names an axis that the grid does not have.
     #[error(
         "there is no {entity} on a grid with {dimensions} axes: axis must be below {dimensions}, not {axis}"

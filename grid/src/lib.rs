@@ -47,6 +47,7 @@
 //! | [`LocalGrid`] | a subdomain in a world: what arrays are made on |
 //! | [`Array`] | a field's values on one rank, ghosts included |
 //! | [`Alternating`] | two generations of a field |
+//! | [`Boundary`] | what ghosts beyond a boundary of the grid are made of |
 //! | [`Reduction`] | a sum, minimum or maximum over a field of all ranks, on a stream, and dot products |
 //!
 //! **Axes.** Axis 0 is the slowest in memory and the last axis (x) the fastest, in every array of
@@ -74,6 +75,7 @@ pub use ndarray;
 mod alternating;
 mod array;
 mod blocks;
+mod boundary;
 mod collected;
 mod entity;
 mod error;
@@ -92,6 +94,7 @@ mod subdomain;
 
 pub use alternating::Alternating;
 pub use array::Array;
+pub use boundary::{Boundary, Mirrored};
 pub use entity::Entity;
 pub use error::GridError;
 pub use field::{Field, FieldInfo, Fields};

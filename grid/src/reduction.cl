@@ -12,7 +12,7 @@ FUNCTION total combined(const i32 op, const total own, const total other) {
 // The lanes of blocks: of some rows, or of a piece of one, every `lanes`th element. Of all `all_rows` a plane has `rows`, of
 // `elements` each; they are cut into strips of `strip` rows and pieces of `piece` elements, of which `first_of_*` is the first.
 KERNEL(reduce_blocks)(
-    TILE, TABLE(entry, a), TABLE(entry, b), WRITES(total, blocks), SCALAR(i32, op), SCALAR(total, identity),
+    TILE, PART(entry, a), PART(entry, b), WRITES(total, blocks), SCALAR(i32, op), SCALAR(total, identity),
     SCALAR(i32, is_product), SCALAR(i64, first_of_a), SCALAR(i64, first_of_b), SCALAR(i64, all_rows), SCALAR(i64, rows),
     SCALAR(i64, elements), SCALAR(i64, strip), SCALAR(i64, piece), SCALAR(i64, lanes)
 ) {

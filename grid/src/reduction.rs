@@ -242,13 +242,7 @@ impl<T: Reducible, const D: usize> Reduction<T, D> {
                 }
             };
         let [text, _] = T::texts();
-        if self.stream.is_on_host() {
-            // Without a look at the text, which would want whole arrays: the owned entries are what there is to be read.
-            self.stream.launch(text.name, tile, arguments, body)?;
-        } else {
-            self.stream.launch_either_with(text, tile, arguments, &scalars, body)?;
-        }
-        Ok(())
+        Ok(self.stream.launch_either_with(text, tile, arguments, &scalars, body)?)
     }
 }
 

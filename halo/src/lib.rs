@@ -60,6 +60,7 @@
 //! | [`StreamHalo`] | a matched exchange: `gather` fills ghosts from their owners, `scatter` combines ghosts with what their owners have |
 //! | [`InFlight`] | a gather that was begun and not finished, to compute meanwhile |
 //! | [`GatherStep`] | the parts of a gather, to time them one by one |
+//! | [`Boundary`] | what ghosts beyond a boundary of the grid are made of: a value, what is nearest, or a mirror image |
 //! | [`Reduction`] | a sum, minimum or maximum over a field of all ranks, or a dot product of two, on a stream |
 //! | [`Buffer`], [`Extents`], [`AllReduce`] | arrays that belong to no grid, and sums and the like of them over all ranks, on a stream |
 //! | [`Communicator`] | the same of numbers that the host has ([`allreduce`](Communicator::allreduce)), and messages |
@@ -82,8 +83,9 @@
 //! generation of an [`Alternating`] field that has not been exchanged yet all ghosts, are undefined, and kernels cannot
 //! read them. The latter is so where an exchange is of alternating fields alone, without a scatter, that are swapped once
 //! between two exchanges; of others ghosts that have not been exchanged hold what they held. Ghosts beyond a boundary
-//! that is not periodic are never touched: what they hold is the application's boundary condition, which kernels may
-//! write at any time, by [`Array::boundary_writer`] or, from what is within, [`Array::inside_and_boundary`], and read.
+//! that is not periodic are never touched: what they hold is the application's boundary condition, which may be made at any
+//! time, by [`Array::enqueue_boundary`] or by kernels of its own ([`Array::boundary_writer`] and, from what is within,
+//! [`Array::inside_and_boundary`]).
 //!
 //! **Set-up is collective.** All ranks make the same calls in the same order; a call fails on all of
 //! them or on none, and says on all of them which rank's request was wrong. After set-up an exchange
@@ -118,14 +120,14 @@ pub use streamhalo_comm::device::{
 };
 pub use streamhalo_comm::{Communicator, Element, ElementType, Op, World, WorldOptions};
 pub use streamhalo_grid::{
-    Alternating, Array, Decomposition, Entity, Fields, GlobalGrid, GridError, IndexBox, LocalGrid, Partition,
-    PerAxis, Reducible, Reduction, Side, Subdomain,
+    Alternating, Array, Boundary, Decomposition, Entity, Fields, GlobalGrid, GridError, IndexBox, LocalGrid,
+    Mirrored, Partition, PerAxis, Reducible, Reduction, Side, Subdomain,
 };
 
 /// What most applications need.
 pub mod prelude {
     pub use crate::{
-        Alternating, Array, Device, Element, Entity, GlobalGrid, HaloError, IndexBox, LocalGrid, Op, Pattern,
-        Rows, RowsMut, Side, Stream, StreamHalo, Tile, World,
+        Alternating, Array, Boundary, Device, Element, Entity, GlobalGrid, HaloError, IndexBox, LocalGrid,
+        Op, Pattern, Rows, RowsMut, Side, Stream, StreamHalo, Tile, World,
     };
 }

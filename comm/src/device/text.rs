@@ -23,6 +23,7 @@ use std::sync::Arc;
 /// | `KERNEL(name)(TILE, ...)` | begins the kernel; `TILE` is its first parameter: a structure `tile` of `start` and `end` |
 /// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch, with where its points are: `array_rows.first` elements behind the beginning of its memory, `array_rows.strides[axis]` from one to the next along an axis, the slowest first. The memory has `array_rows.elements` |
 /// | `TABLE(type, array)` | as `READS`, of an array that is read anywhere, whatever the tile: all of it must be readable |
+/// | `PART(type, array)` | as `TABLE`, where a part of the array is enough: the kernel keeps to what it is given to read by itself, and nobody checks that it does |
 /// | `SCALAR(type, name)` | a parameter for each number of the launch, in its order, behind the arrays |
 /// | `POINT(i, j, k)` | declares the indices of the thread's point, slowest axis first, and ends threads that have none |
 /// | `BLOCK(i, j, k, rows, columns)` | in its place: declares the indices of the first of that many points, in numbers. A row has one block more than fills it, so that blocks can be moved back to boundaries of words. Points outside of the tile are the kernel's to leave out |
@@ -159,8 +160,8 @@ impl KernelText {
         });
         let given: Vec<String> =
             given.chain(scalars.iter().map(|scalar| format!("SCALAR({})", scalar.element))).collect();
-        // A table is read, as other arrays are.
-        let alike = |name| if name == TABLE { "READS" } else { name };
+        // Those are read, as other arrays are.
+        let alike = |name| if [TABLE, PART].contains(&name) { "READS" } else { name };
         let expected: Vec<String> =
             self.parameters().map(|(name, element)| format!("{}({element})", alike(name))).collect();
         if given == expected {
@@ -180,7 +181,7 @@ impl KernelText {
             .any(|memory| memory.intent == Intent::Read && is_written(arguments, &memory));
         for (argument, (memory, (name, _))) in arguments.memories().zip(self.parameters()).enumerate() {
             let readable = match (memory.intent, name) {
-                (Intent::Write, _) => continue,
+                (Intent::Write, _) | (Intent::Read, PART) => continue,
                 (Intent::Read, TABLE) => memory.array.rows.extents().whole(),
                 (Intent::Read, _) if is_written(arguments, &memory) => {
                     reached_elsewhere(tile, self.reach, *memory.bounds)
@@ -209,8 +210,9 @@ impl KernelText {
     }
 }
 
-/// What is read anywhere.
+/// What is read anywhere, and what is read within what may be.
 const TABLE: &str = "TABLE";
+const PART: &str = "PART";
 
 /// Whether a kernel writes other points of the array that it reads.
 fn is_written<A: Arguments>(arguments: &A, read: &Memory<'_>) -> bool {

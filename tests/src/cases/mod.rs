@@ -3,6 +3,7 @@
 
 pub mod active;
 pub mod auto;
+pub mod boundaries;
 pub mod collectives;
 pub mod field_reductions;
 mod gather;

@@ -3,8 +3,9 @@
 use super::{alone, gpu};
 use streamhalo::comm::Error;
 use streamhalo::comm::device::{Buffer, Extents};
-use streamhalo::{KernelText, Stream, Tile, World};
-use streamhalo_tests::assert_tells_the_time;
+use streamhalo::{KernelText, Stream, StreamKind, Tile, World};
+use streamhalo_tests::cases::boundaries::of_fields;
+use streamhalo_tests::{Scenario, assert_tells_the_time, on_ranks};
 
 /// Products that could be contracted, a quotient, and what is around a point.
 static MIX: KernelText = KernelText {
@@ -47,6 +48,17 @@ fn kernels_give_the_bits_of_the_host() {
         let found = mix(&world, &device, shape).expect("nothing fails");
         assert!(found == mix(&world, &host, shape).expect("nothing fails"), "{shape:?}");
     }
+}
+
+#[test]
+fn boundary_conditions_are_what_the_place_in_the_grid_says() {
+    let Some((_, _turn)) = gpu() else { return };
+    let way = Scenario { backend: "st-send", kind: StreamKind::Device };
+    on_ranks(2, |world| {
+        of_fields::<u8>(world, way, |a, x| a.wrapping_mul(2).wrapping_sub(x))?;
+        of_fields::<f32>(world, way, |a, x| a + a - x)?;
+        of_fields::<f64>(world, way, |a, x| a + a - x).map(drop)
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A device with a memory of its own: streams, moves, exchanges, collectives and kernels on OpenCL, which must give what the
 //! host gives. Left out, with the reason, where there is no device.
 
+mod boundaries;
 mod collectives;
 mod exchanges;
 mod messages;

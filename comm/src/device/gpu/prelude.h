@@ -29,6 +29,7 @@ typedef struct {
 #define READS(type, array) const type *__restrict__ array, const halo_rows array##_rows
 #define ARRAY
 #define TABLE(type, array) READS(type, array)
+#define PART(type, array) READS(type, array)
 #define WRITES(type, array) type *__restrict__ array, const halo_rows array##_rows
 #define SCALAR(type, name) const type name
 

@@ -30,6 +30,7 @@ typedef struct {
 #define READS(type, array) __global const type *restrict array, const halo_rows array##_rows
 #define ARRAY __global
 #define TABLE(type, array) READS(type, array)
+#define PART(type, array) READS(type, array)
 #define WRITES(type, array) __global type *restrict array, const halo_rows array##_rows
 #define SCALAR(type, name) const type name
 #define POINT(i, j, k)                                  \
