@@ -3,7 +3,7 @@
 use crate::{Array, GridError, Side};
 use std::ops::Range;
 use streamhalo_comm::Element;
-use streamhalo_comm::device::{KernelText, Rows, RowsMut, Scalar, Tile};
+use streamhalo_comm::device::{KernelText, Rows, RowsMut, Scalar, Stream, Tile};
 
 /// What ghosts beyond a boundary of the grid are made of, by [`Array::enqueue_boundary`].
 ///
@@ -73,7 +73,7 @@ impl<T: Mirrored, const D: usize> Array<T, D> {
     /// Enqueues the making of the ghosts beyond the boundary on one side of an axis, of all layers and with the corners. Where a
     /// neighbour is, be it this rank itself, it does nothing, so that all ranks call it alike. `conditions` holds one for all
     /// components, or one for each: a velocity that slips along a wall is odd in the component across it, and even in the others.
-    /// Does not block.
+    /// Does not block, except that a device compiles the kernel the first time unless [`Boundary::compile`] has.
     ///
     /// Several axes are done one after the other: the corners come with the later ones. Those beside another rank are made of
     /// ghosts that an exchange fills, so this follows a gather, and of all neighbours where corners are read. While an exchange is in flight, what would be made of the ghosts that it fills is left out, and the rest can be
@@ -197,6 +197,16 @@ impl<T: Mirrored, const D: usize> Array<T, D> {
 }
 
 impl<T: Mirrored> Boundary<T> {
+    /// Compiles the kernel of [`Array::enqueue_boundary`] for the device of a stream, as the first call does otherwise. An
+    /// application does so before its ranks exchange anything, as with texts of its own
+    /// ([`Stream::compile`]). Blocks.
+    ///
+    /// # Errors
+    /// As [`Stream::compile`].
+    pub fn compile(stream: &Stream) -> Result<(), GridError> {
+        Ok(stream.compile(T::text())?)
+    }
+
     /// Makes some of the components of ghosts of those of as many entries.
     fn make(self, ghosts: &mut [T], entries: &[T], components: usize, part: &Range<usize>) {
         let each = |(ghost, entry): (&mut T, &T)| {

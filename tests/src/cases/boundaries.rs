@@ -96,6 +96,7 @@ impl<T: Sample, const D: usize> Case<T, D> {
         T: Mirrored,
     {
         let stream = stream_of(world, way.kind)?;
+        Boundary::<T>::compile(&stream)?;
         let grid =
             GlobalGrid::new(self.cells, self.periodic)?.partition_as(world, self.layout)?.local(self.halo)?;
         let zeros = || Array::<T, D>::with_components(&grid, self.entity, self.components, &stream);
