@@ -1,7 +1,8 @@
 // Ghosts beyond a boundary, as `boundary.rs` tells. Entries are `entry`, and are computed with as `wrapped`: integers wrap.
 
-// Of the points of the tile the components from `first` up to `end`. `condition` 0 is a value, 1 what is at another point, and
-// 2 that reflected about a value. The other point has the index `sum - factor * index` along `axis`, and the same along others.
+// Of the points of the tile the components from `first` up to `end`. `condition` 0 is a value, 1 what is at another point,
+// and 2 that reflected about a value. The other point has the index `sum - factor * index` along `axis`, and the same
+// along the others.
 KERNEL(boundary)(
     TILE, PART(entry, inside), WRITES(entry, ghosts), SCALAR(i32, condition), SCALAR(entry, value), SCALAR(i32, axis),
     SCALAR(i64, sum), SCALAR(i64, factor), SCALAR(i64, first), SCALAR(i64, end)

@@ -13,9 +13,9 @@ use streamhalo_comm::device::{KernelText, Rows, RowsMut, Scalar, Stream, Tile};
 /// | condition | beside cells | beside nodes | as where |
 /// |---|---|---|---|
 /// | `Value(v)` | `v v` | `v v` | something flows in |
-/// | `Nearest` | `a a` | `a a` | it flows out: no gradient |
-/// | `Even` | `b a` | `c b` | a wall, or a plane of symmetry, lets nothing through: no flux |
-/// | `Odd(v)` | `2v-b 2v-a` | `2v-c 2v-b` | the field is `v` on a wall: its temperature, or 0 of what sticks to it |
+/// | `Nearest` | `a a` | `a a` | it flows out |
+/// | `Even` | `b a` | `c b` | there is no gradient: insulated, or a plane of symmetry |
+/// | `Odd(v)` | `2v-b 2v-a` | `2v-c 2v-b` | the field is `v` on a wall; a node on it is to hold that |
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Boundary<T> {
     /// This value, in all layers.
@@ -70,15 +70,17 @@ mirrored! {
 }
 
 impl<T: Mirrored, const D: usize> Array<T, D> {
-    /// Enqueues the making of the ghosts beyond the boundary on one side of an axis, of all layers and with the corners. Where a
-    /// neighbour is, be it this rank itself, it does nothing, so that all ranks call it alike. `conditions` holds one for all
-    /// components, or one for each: a velocity that slips along a wall is odd in the component across it, and even in the others.
-    /// Does not block, except that a device compiles the kernel the first time unless [`Boundary::compile`] has.
+    /// Enqueues the making of the ghosts beyond the boundary on one side of an axis, of all layers and with the corners. Where
+    /// a neighbour is, be it this rank itself, it does nothing, so that all ranks call it alike. `conditions` holds one for
+    /// all components, or one for each: a velocity that slips along a wall is odd in the component across it, and even in the
+    /// others. Does not block, except that a device compiles the kernel the first time unless [`Boundary::compile`] has.
     ///
     /// Several axes are done one after the other: the corners come with the later ones. Those beside another rank are made of
-    /// ghosts that an exchange fills, so this follows a gather, and of all neighbours where corners are read. While an exchange is in flight, what would be made of the ghosts that it fills is left out, and the rest can be
-    /// computed with: call it once more behind `finish`. Conditions that change with the place are kernels of the application's
-    /// ([`Array::boundary_writer`], [`Array::inside_and_boundary`]).
+    /// ghosts that an exchange fills, so this follows a gather, and of all neighbours where corners are read. While an exchange
+    /// is in flight, or in a generation of an [`Alternating`](crate::Alternating) field before its exchange, what would be made
+    /// of ghosts that it fills is left out, and the rest can be computed with: call it once more behind `finish`. Conditions
+    /// that change with the place are kernels of the application's ([`Array::boundary_writer`],
+    /// [`Array::inside_and_boundary`]).
     ///
     /// ```
     /// use streamhalo_comm::World;
@@ -112,6 +114,7 @@ impl<T: Mirrored, const D: usize> Array<T, D> {
         side: Side,
         conditions: &[Boundary<T>],
     ) -> Result<(), GridError> {
+        assert!(axis < D, "there is no axis {axis} on a grid with {D} axes");
         let components = self.components();
         if ![1, components].contains(&conditions.len()) {
             return Err(GridError::Conditions { given: conditions.len(), components });
@@ -121,7 +124,7 @@ impl<T: Mirrored, const D: usize> Array<T, D> {
             self.check_mirror(axis)?;
         }
         let mut first = 0;
-        for alike in conditions.chunk_by(|one, next| one == next) {
+        for alike in conditions.chunk_by(Boundary::is_alike) {
             let end = if conditions.len() == 1 { components } else { first + alike.len() };
             self.enqueue_condition(axis, side, alike[0], first..end)?;
             first = end;
@@ -131,7 +134,6 @@ impl<T: Mirrored, const D: usize> Array<T, D> {
 
     /// Where an axis is split what is missing comes from a neighbour.
     fn check_mirror(&self, axis: usize) -> Result<(), GridError> {
-        assert!(axis < D, "there is no axis {axis} on a grid with {D} axes");
         let partition = self.grid().subdomain().partition();
         let (layers, cells) = (self.grid().halo_width()[axis], partition.grid().cells()[axis]);
         if partition.has_neighbors(axis) || layers <= cells {
@@ -158,14 +160,15 @@ impl<T: Mirrored, const D: usize> Array<T, D> {
         if beyond.points() == 0 {
             return Ok(());
         }
-        let (number, value) = match condition {
-            Boundary::Value(value) => (0, value),
-            Boundary::Nearest | Boundary::Even => (1, T::default()),
-            Boundary::Odd(about) => (2, about),
+        // As the text has them.
+        let number = match condition {
+            Boundary::Value(_) => 0,
+            Boundary::Nearest | Boundary::Even => 1,
+            Boundary::Odd(_) => 2,
         };
         let scalars = [
             Scalar::from(number),
-            value.into(),
+            condition.value().into(),
             (source.axis as i32).into(),
             (source.sum as i64).into(),
             (source.factor as i64).into(),
@@ -205,6 +208,19 @@ impl<T: Mirrored> Boundary<T> {
     /// As [`Stream::compile`].
     pub fn compile(stream: &Stream) -> Result<(), GridError> {
         Ok(stream.compile(T::text())?)
+    }
+
+    fn value(&self) -> T {
+        match self {
+            Self::Value(value) | Self::Odd(value) => *value,
+            Self::Nearest | Self::Even => T::default(),
+        }
+    }
+
+    /// To the bit: zeros of either sign are equal, and differ.
+    fn is_alike(&self, other: &Self) -> bool {
+        let is_of_kind = std::mem::discriminant(self) == std::mem::discriminant(other);
+        is_of_kind && Scalar::from(self.value()) == Scalar::from(other.value())
     }
 
     /// Makes some of the components of ghosts of those of as many entries.

@@ -46,7 +46,7 @@ pub enum GridError {
         side: Side,
     },
 
-    /// As many boundary conditions as an array has no components.
+    /// Neither one boundary condition for all components of an array, nor one for each.
     #[error(
         "{given} boundary conditions were given for {components} component(s): give one for all, or one for each"
     )]
@@ -59,7 +59,8 @@ pub enum GridError {
 
     /// A mirror image at a boundary would have more layers than there are to be mirrored.
     #[error(
-        "a mirror image of {layers} layers on axis {axis}, which has {cells} cell(s): use a halo of at most {cells}, or          `Boundary::Nearest`"
+        "a mirror image of {layers} layers on axis {axis}, which has {cells} cell(s): use a halo of at most {cells}, \
+         `Boundary::Nearest` or `Boundary::Value`"
     )]
     ThinMirror {
         /// The axis.

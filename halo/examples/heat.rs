@@ -1,5 +1,5 @@
-//! Heat in a plate that is insulated all round: boundary conditions, and cells that need no ghosts computed while these are on
-//! their way.
+//! Heat in a plate that is insulated all round: boundary conditions, and cells that need no ghosts computed while these
+//! are on their way.
 use std::error::Error;
 use std::f64::consts::PI;
 use streamhalo::prelude::*;
@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut in_flight = halo.begin_gather(&mut heat)?;
         stream.launch("inner", inner.tile(), in_flight.now_and_next()?, conduct)?;
         in_flight.finish()?;
-        // No flux through the plate's edges: the ghosts beyond are what is beside them within.
+        // No flux through the plate's edges: the ghosts beyond are what is beside them within. Those at corners are of no
+        // use to anybody: cells have four neighbours, and `Pattern::Faces` fills no corners beside other ranks.
         for (axis, side) in [(0, Side::Low), (0, Side::High), (1, Side::Low), (1, Side::High)] {
             heat.now_mut().enqueue_boundary(axis, side, &[Boundary::Even])?;
         }

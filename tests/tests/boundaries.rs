@@ -30,6 +30,19 @@ fn conditions_are_of_every_type() {
     of_each_type::<f32>(|a, x| 2.0 * a - x);
 }
 
+#[test]
+fn zeros_of_either_sign_stay_what_they_are() {
+    on_ranks(1, |world| {
+        let stream = stream_of(world, KINDS[0])?;
+        let grid = GlobalGrid::new([2], [false])?.partition(world)?.local(1)?;
+        let mut field = Array::<f64, 1>::with_components(&grid, Entity::Cell, 2, &stream)?;
+        field.enqueue_boundary(0, Side::Low, &[Boundary::Value(0.0), Boundary::Value(-0.0)])?;
+        let ghosts = field.copy_with_ghosts()?;
+        assert_eq!([0, 1].map(|component| ghosts[[0, component]].is_sign_negative()), [false, true]);
+        Ok(())
+    });
+}
+
 /// On all ranks alike, also where no boundary is.
 #[test]
 fn what_does_not_fit_is_refused_and_nothing_is_written() {
@@ -46,6 +59,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_written() {
         assert_eq!(refused, Err(GridError::ThinMirror { axis: 1, layers: 2, cells: 1 }));
         assert!(field.copy_with_ghosts()?.iter().all(|entry| *entry == 7));
         // What is nearest is there, and along an axis that is split a neighbour has what is missing.
+        assert!(refused.expect_err("it is thin").to_string().contains("at most 1, `Boundary::Nearest`"));
         field.enqueue_boundary(1, Side::High, &[Boundary::Nearest])?;
         field.enqueue_boundary(0, Side::High, &[Boundary::Even])?;
         field.copy_with_ghosts().map(|_| ()).map_err(HaloError::from)

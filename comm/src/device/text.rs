@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// | `KERNEL(name)(TILE, ...)` | begins the kernel; `TILE` is its first parameter: a structure `tile` of `start` and `end` |
 /// | `READS(type, array)`, `WRITES(type, array)` | a parameter for each array, in the order of the launch, with where its points are: `array_rows.first` elements behind the beginning of its memory, `array_rows.strides[axis]` from one to the next along an axis, the slowest first. The memory has `array_rows.elements` |
 /// | `TABLE(type, array)` | as `READS`, of an array that is read anywhere, whatever the tile: all of it must be readable |
-/// | `PART(type, array)` | as `TABLE`, where a part of the array is enough: the kernel keeps to what it is given to read by itself, and nobody checks that it does |
+/// | `PART(type, array)` | as `TABLE`, where a part of the array is enough: numbers tell the kernel which, and nobody checks that it keeps to that, `reach` least of all |
 /// | `SCALAR(type, name)` | a parameter for each number of the launch, in its order, behind the arrays |
 /// | `POINT(i, j, k)` | declares the indices of the thread's point, slowest axis first, and ends threads that have none |
 /// | `BLOCK(i, j, k, rows, columns)` | in its place: declares the indices of the first of that many points, in numbers. A row has one block more than fills it, so that blocks can be moved back to boundaries of words. Points outside of the tile are the kernel's to leave out |
