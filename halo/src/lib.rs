@@ -84,8 +84,8 @@
 //! read them. The latter is so where an exchange is of alternating fields alone, without a scatter, that are swapped once
 //! between two exchanges; of others ghosts that have not been exchanged hold what they held. Ghosts beyond a boundary
 //! that is not periodic are never touched: what they hold is the application's boundary condition, which may be made at any
-//! time, mirrors once a gather has filled what they read, by [`Array::enqueue_boundary`] or by kernels of its own ([`Array::boundary_writer`] and, from what is within,
-//! [`Array::inside_and_boundary`]).
+//! time, mirrors once a gather has filled what they read: by [`Array::enqueue_boundary`], or by kernels of the application's
+//! ([`Array::boundary_writer`] and, from what is within, [`Array::inside_and_boundary`]).
 //!
 //! **Set-up is collective.** All ranks make the same calls in the same order; a call fails on all of
 //! them or on none, and says on all of them which rank's request was wrong. After set-up an exchange

@@ -231,6 +231,13 @@ pub fn of_fields<T: Sample + Mirrored>(
         ],
     };
     sums.push(space.run(world, way, twice_less)?);
+    if ranks == 1 {
+        // As many layers as there are cells.
+        for entity in [Entity::Cell, Entity::Node] {
+            let short = Case { cells: [3], ..line(entity, 1, [vec![Even], vec![Odd(one)]]) };
+            sums.push(short.run(world, way, twice_less)?);
+        }
+    }
     if ranks == 2 {
         // So thin that a mirror image has an entry of the other rank's.
         let thin = Case { cells: [3, 4, 5], ..space };
